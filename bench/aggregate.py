@@ -33,8 +33,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from atoll.aggregation.chunks import Plan
-from atoll.aggregation.compiled import kernels
+from atoll.aggregation.chunks import PassPlan
+from atoll.aggregation.merge_kernels import kernels
 from atoll.aggregation.rules import aggregate
 from atoll.job.methods import DENSE_RULE
 from atoll.protocol.rules import RULES
@@ -104,7 +104,7 @@ def extra_mib(args: argparse.Namespace, case: str) -> float:
 def probe_memory(args: argparse.Namespace) -> None:
     """Prints the MiB by which one rule raises the peak, less its output."""
     rows = list(honest_updates(args.n, args.d))
-    plan = Plan(threads=args.threads)
+    plan = PassPlan(threads=args.threads)
     kernels()
     before = status_kib("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
@@ -163,7 +163,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     read = read_seconds(args.n, args.d, args.threads)
     args.byzfl = args.byzfl or byzfl_python()
     rows = list(honest_updates(args.n, args.d))
-    plan = Plan(threads=args.threads)
+    plan = PassPlan(threads=args.threads)
     aggregate("median", rows, args.f, plan=plan)  # compiles the kernels where that is possible
     rules = {}
     for case in CASES:
@@ -200,7 +200,7 @@ def measure_files(args: argparse.Namespace) -> dict[str, object]:
                     pass
         read = time.perf_counter() - started
         rows = [np.memmap(path, dtype=np.int8, mode="r") for path in paths]
-        plan = Plan(threads=args.threads)
+        plan = PassPlan(threads=args.threads)
         done = []
         work = lambda: done.append(aggregate(DENSE_RULE, rows, args.f, plan=plan))  # noqa: E731
         seconds = best_seconds(work, 1)

@@ -280,9 +280,9 @@ def drift_of(setting: Setting, attack: str, memo: Memo) -> dict[str, float]:
     aside, taken, moved, all_of_it = [], [], 0.0, torch.zeros(1)
     for record in run.play():
         honest = {seat: data for seat, data in record.updates.items() if seat in setting.honest}
-        opening = flat(record.opening)
-        step = flat(among_friends(run.arrived(record.opening, honest))) - opening
-        off = flat(record.state) - opening - step
+        initial_state = flat(record.initial_state)
+        step = flat(among_friends(run.arrived(record.initial_state, honest))) - initial_state
+        off = flat(record.state) - initial_state - step
         aside.append(float(off.norm() / step.norm()))
         taken.append(float(-(off @ step) / (step @ step)))
         moved, all_of_it = moved + float(step.norm()), all_of_it + off

@@ -15,10 +15,10 @@ from collections.abc import Callable
 import torch
 
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import CODECS
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.protocol.codecs import CODECS as KINDS
-from atoll.protocol.words import ZERO_DIGEST
+from atoll.protocol.types import ZERO_DIGEST
 
 EXPONENTS = {"w": -10}
 

@@ -50,7 +50,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from atoll.aggregation.round import merge
+from atoll.aggregation.merge_round import merge
 from atoll.job.methods import METHODS, moment_exponents
 from atoll.job.plan import priced
 from atoll.job.presets import preset
@@ -59,17 +59,17 @@ from atoll.job.spec import robust_f
 from atoll.numerics.batch import Windows
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.init import initial_global_state
-from atoll.numerics.layout import param_count, seat_layout, trained_count, trained_shapes
-from atoll.numerics.link import close_round
+from atoll.numerics.initial_state import open_round
 from atoll.numerics.model import forward
-from atoll.numerics.opening import open_round
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.schedule import Recipe
+from atoll.numerics.schedule_tables import schedule_of
 from atoll.numerics.sections import UpdateLayout
 from atoll.numerics.segment import Course
 from atoll.numerics.state import GlobalState, SeatState, Tensors
+from atoll.numerics.state_layout import param_count, seat_layout, trained_count, trained_shapes
 from atoll.numerics.step import inner_step
-from atoll.numerics.tables import schedule_of
+from atoll.numerics.update_proof import close_round
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.codecs import CODECS
 from atoll.protocol.hashing import sha256
@@ -83,9 +83,9 @@ from atoll.protocol.manifest import (
     OuterSpec,
     reset_period_of,
 )
-from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.merge_inputs import MergeRecord
 from atoll.protocol.optimisers import INNER_FIELDS, INNER_OPTIMISERS
-from atoll.protocol.words import ZERO_DIGEST, SeatIndex, to_bitmap
+from atoll.protocol.types import ZERO_DIGEST, SeatIndex, to_bitmap
 
 SEATS, SEQ = 4, 64
 WINDOWS, WINDOWS_AT_ONCE = 512, 8
@@ -486,7 +486,7 @@ def train_together(
     """Every round as providers and verifiers compute it; the model, and the largest first step."""
     recipe, steps = _recipe(manifest), manifest.inner.steps
     state = initial_global_state(manifest)
-    carried: list[SeatState | None] = [None] * SEATS
+    carried_states: list[SeatState | None] = [None] * SEATS
     first_steps: list[float] = []
     for round in range(manifest.terms.rounds):
         data_seed, updates = sha256(f"{seed} {round}".encode()), {}
@@ -500,7 +500,7 @@ def train_together(
                 round=round,
                 model=state,
             )
-            brought = None if manifest.opens_publicly(round) else carried[seat]
+            brought = None if manifest.opens_publicly(round) else carried_states[seat]
             last = open_round(manifest, state, brought)
             for step in range(steps):
                 begun = course.begin(last, step)
@@ -508,12 +508,12 @@ def train_together(
                 if step == 0 and state.moments.is_warm and last.v:
                     first_steps.append(largest_step(last, recipe))
             dither = DitherKey(data_seed, seat)
-            updates[seat], carried[seat] = close_round(manifest, state, last, dither)
+            updates[seat], carried_states[seat] = close_round(manifest, state, last, dither)
         done = {SeatIndex(seat): manifest.segments for seat in updates}
         there = to_bitmap(done)
-        facts = MergeFacts(there, 1, [there], done)
+        record = MergeRecord(there, 1, [there], done)
         state = merge(
-            state, updates, facts=facts, data_seed=data_seed, manifest=manifest
+            state, updates, record=record, data_seed=data_seed, manifest=manifest
         ).global_state
     return state, max(first_steps, default=None)
 
@@ -537,7 +537,7 @@ def largest_step(state: SeatState, recipe: Recipe) -> float:
 def train_alone(manifest: Manifest, peer: str, seed: int, tokens: Tokens) -> Tensors:
     """One optimiser without rounds, on the batches of all seats or of one."""
     recipe = _recipe(manifest)
-    state = SeatState.opening(initial_global_state(manifest), seat_layout(manifest))
+    state = SeatState.initial(initial_global_state(manifest), seat_layout(manifest))
     course = Course(
         manifest=manifest,
         recipe=recipe,

@@ -48,10 +48,10 @@ from atoll.storage import (
     MalformedDag,
     negotiation,
 )
+from atoll.storage.block_links import links_of
 from atoll.storage.car import CarReader, encode_car
 from atoll.storage.dagpb import Link, Node, encode_field, encode_node
 from atoll.storage.directory import list_directory
-from atoll.storage.links import links_of
 from atoll.storage.scope import SCOPES, blocks_in_scope
 from atoll.storage.unixfs import encode_file_header, iter_file
 

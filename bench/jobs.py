@@ -54,7 +54,7 @@ class Bench:
         return (self.folder / "manifest").read_bytes()
 
     @property
-    def opening(self) -> bytes:
+    def initial_state(self) -> bytes:
         """The CID of the global state that the round opens from."""
         return self.kept(f"opening {self.round}")["cid"]
 
@@ -92,7 +92,7 @@ def _options() -> argparse.Namespace:
 
 def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
     from atoll.protocol.manifest import Manifest
-    from atoll.service.memory import peaks
+    from atoll.service.memory_needs import peaks
 
     parameters = _prepare(options, bench)
     bar = BYTES_A_PARAMETER * parameters + BYTES_MORE
@@ -131,9 +131,9 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
     """Text and manifest; how many parameters the model has."""
     from tests.support.jobs import PLAIN
 
-    from atoll.job.prepare import prepare_data
+    from atoll.job.prepare_manifest import prepare_data
     from atoll.job.presets import preset
-    from atoll.numerics.layout import param_shapes
+    from atoll.numerics.state_layout import param_shapes
     from atoll.storage.local import LocalStore
     from atoll.train.probe import numerics_spec, pin_torch
 
@@ -216,10 +216,10 @@ def _measured(part: str, bench: Bench) -> dict[str, Any]:
     } | more
 
 
-def _slot(bench: Bench) -> Any:
-    from atoll.protocol.words import Address, Domain, JobId, RoundIndex, Slot
+def _round_id(bench: Bench) -> Any:
+    from atoll.protocol.types import Address, Domain, JobId, RoundId, RoundIndex
 
-    return Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(bench.round))
+    return RoundId(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(bench.round))
 
 
 def _open(bench: Bench) -> dict[str, Any]:
@@ -233,20 +233,23 @@ def _open(bench: Bench) -> dict[str, Any]:
 def _train(bench: Bench) -> dict[str, Any]:
     import atoll_node.tasks
     from atoll.protocol.manifest import Manifest
-    from atoll.protocol.words import Digest, SeatIndex
+    from atoll.protocol.types import Digest, SeatIndex
     from atoll.storage.local import LocalStore
     from atoll.train.seat_task import TrainTask
 
     task = TrainTask(
         manifest=Manifest.from_bytes(bench.manifest),
-        slot=_slot(bench),
+        round_id=_round_id(bench),
         seat=SeatIndex(0),
         data_seed=Digest(DATA_SEED),
-        global_state_cid=bench.opening,
+        global_state_cid=bench.initial_state,
     )
     done = atoll_node.tasks.train(task, bench.store, ())
     cid = LocalStore(bench.store).add_bytes(done.update)
-    told = {"leaves": done.leaves(Digest(KEY)).to_bytes(), "root": done.update_root}
+    told = {
+        "checkpoint_commitments": done.checkpoint_commitments(Digest(KEY)).to_bytes(),
+        "root": done.update_root,
+    }
     bench.keep(f"trained {bench.round}", told | {"cid": cid.to_bytes()})
     return {
         "seconds_in_steps": round(done.seconds_in_steps, 2),
@@ -260,23 +263,23 @@ def _trained(bench: Bench) -> dict[str, bytes]:
 
 
 def _replay(bench: Bench) -> dict[str, Any]:
-    from atoll.protocol.words import Digest, SeatIndex
-    from atoll.service.duties.replay import DoReplay
+    from atoll.protocol.types import Digest, SeatIndex
+    from atoll.service.duties.replay_seat import DoReplay
     from atoll.service.tasks import replay
 
     told = _trained(bench)
-    where = (_slot(bench), SeatIndex(0), Digest(bytes(32)), Digest(DATA_SEED))
+    where = (_round_id(bench), SeatIndex(0), Digest(bytes(32)), Digest(DATA_SEED))
     certified = Digest(bench.kept("opening 1")["digest"]) if bench.round else None
-    said = (told["leaves"], Digest(told["root"]), certified, bench.manifest)
-    found = replay(DoReplay(*where, *said), bench.opening, bench.store)
-    if found.differs_at is not None:
-        raise SystemExit(f"the replay differs at {found.differs_at}")
+    said = (told["checkpoint_commitments"], Digest(told["root"]), certified, bench.manifest)
+    found = replay(DoReplay(*where, *said), bench.initial_state, bench.store)
+    if found.mismatch_at is not None:
+        raise SystemExit(f"the replay has a mismatch at {found.mismatch_at}")
     return {"seconds_in_steps": round(found.seconds, 2)}
 
 
 def _updates(bench: Bench) -> list[Any]:
     from atoll.protocol.manifest import Manifest
-    from atoll.protocol.words import Digest, SeatIndex
+    from atoll.protocol.types import Digest, SeatIndex
     from atoll.service.duties.updates import RevealedUpdate
 
     told, seats = _trained(bench), Manifest.from_bytes(bench.manifest).terms.seats
@@ -286,12 +289,12 @@ def _updates(bench: Bench) -> list[Any]:
 
 
 def _check(bench: Bench) -> dict[str, Any]:
-    from atoll.protocol.words import Address, Digest, RoundIndex
+    from atoll.protocol.types import Address, Digest, RoundIndex
     from atoll.service.duties.updates import DoGetUpdate
     from atoll.service.tasks import is_canonical
 
     whose = (RoundIndex(bench.round), Digest(bytes(32)), Address("0x" + "22" * 20))
-    where = (_updates(bench)[0], Digest(DATA_SEED), bench.manifest, bench.opening)
+    where = (_updates(bench)[0], Digest(DATA_SEED), bench.manifest, bench.initial_state)
     command = DoGetUpdate(*whose, *where)
     if not is_canonical(command, bench.store):
         raise SystemExit("the update is not canonical")
@@ -300,17 +303,17 @@ def _check(bench: Bench) -> dict[str, Any]:
 
 def _merge(bench: Bench) -> dict[str, Any]:
     from atoll.protocol.manifest import Manifest
-    from atoll.protocol.merge_inputs import MergeFacts
-    from atoll.protocol.words import Digest, to_bitmap
+    from atoll.protocol.merge_inputs import MergeRecord
+    from atoll.protocol.types import Digest, to_bitmap
     from atoll.service.duties.merge import DoMerge
     from atoll.service.tasks import merge_round
 
     manifest, updates = Manifest.from_bytes(bench.manifest), _updates(bench)
     seats = [update.seat for update in updates]
     there = to_bitmap(seats)
-    facts = MergeFacts(there, 1, [there], dict.fromkeys(seats, manifest.segments))
-    where = (_slot(bench), Digest(DATA_SEED), facts, tuple(updates))
-    merged = merge_round(DoMerge(*where, bench.manifest, bench.opening), bench.store)
+    record = MergeRecord(there, 1, [there], dict.fromkeys(seats, manifest.segments))
+    where = (_round_id(bench), Digest(DATA_SEED), record, tuple(updates))
+    merged = merge_round(DoMerge(*where, bench.manifest, bench.initial_state), bench.store)
     if not merged.merged:
         raise SystemExit("no update was merged")
     bench.keep(f"opening {bench.round + 1}", {"cid": merged.cid, "digest": merged.state})

@@ -39,7 +39,7 @@ from tests.judge.replay import NODES, court, differences
 from tests.judge.table import CODE_LIMIT, Bill, Table, table
 
 from atoll.numerics.trace.opcodes import Op
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.game_machine import Outcome
 from atoll_devnet.processes.evm import Evm
 
 ELEMENTS = 1_000_000
@@ -187,14 +187,14 @@ def _trials(options: argparse.Namespace) -> Document:
     played, nowhere, wrong = 0, 0, []
     with table() as seat:
         for op in options.only:
-            for place in trials.places(op):
+            for place in trials.positions(op):
                 lied = trials.refute(seat, 2 * played + 1, place)
                 kept = trials.survive(seat, 2 * played + 2, place)
                 played, nowhere = played + 1, nowhere + (lied is None)
-                if trials.outcome(lied) is not Outcome.HOLDER_FELL:
+                if trials.outcome(lied) is not Outcome.HOLDER_LOST:
                     wrong.append(f"a wrong bit stood: {place}")
-                if kept.outcome is not Outcome.CHALLENGER_FELL:
-                    wrong.append(f"a right element fell: {place}")
+                if kept.outcome is not Outcome.CHALLENGER_LOST:
+                    wrong.append(f"a right element lost: {place}")
             _said(op.name, {"places": played, "not_claimable": nowhere, "wrong": wrong})
     return {"trials": {"places": played, "not_claimable": nowhere, "wrong": wrong}}
 

@@ -27,15 +27,15 @@ from torch import Tensor
 
 from atoll.job.presets import preset
 from atoll.numerics.init import initial_global_state, write_params
-from atoll.numerics.layout import param_count, param_shapes
+from atoll.numerics.state_layout import param_count, param_shapes
 from atoll.numerics.tensors import tree_root
-from atoll.protocol.leaves import Leaves
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.manifest import DataSpec, InitSpec, LoraSpec, Manifest, ModelSpec
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.storage.local import LocalStore
 from atoll.train.data import write_tokens
 from atoll.train.probe import numerics_spec, pin_torch
-from atoll.train.replay import Claimed, replay_seat
+from atoll.train.replay import RevealedRound, replay_seat
 from atoll.train.round import train_round
 
 MAX_UPDATE = 3_000_000
@@ -69,9 +69,9 @@ def prepare(folder: Path) -> None:
     cid = store.add_pieces(write_params(shapes, weights.__getitem__))
     init = InitSpec(seed=None, cid=cid.to_bytes(), root=tree_root(weights))
     manifest = job.resolve(_data(store), init, numerics_spec(), now=0)
-    opening = store.add_pieces(initial_global_state(manifest).pieces())
+    initial_state = store.add_pieces(initial_global_state(manifest).pieces())
     (folder / "manifest").write_bytes(manifest.to_bytes())
-    (folder / "opening").write_bytes(opening.to_bytes())
+    (folder / "initial_state").write_bytes(initial_state.to_bytes())
 
 
 def _data(store: LocalStore) -> DataSpec:
@@ -96,17 +96,21 @@ def role(name: str, folder: Path) -> dict[str, float]:
     pin_torch()
     store = LocalStore(folder / "store", sync=False)
     manifest = Manifest.from_bytes((folder / "manifest").read_bytes())
-    task = task_of(manifest, (folder / "opening").read_bytes())
+    task = task_of(manifest, (folder / "initial_state").read_bytes())
     before, started, found = _peak(), time.perf_counter(), {}
     if name == "provider":
         trained = train_round(task, store)
         found["update_bytes"] = float(len(trained.update))
-        (folder / "leaves").write_bytes(trained.leaves(KEY).to_bytes())
+        (folder / "checkpoint_commitments").write_bytes(
+            trained.checkpoint_commitments(KEY).to_bytes()
+        )
         (folder / "root").write_bytes(trained.update_root)
     else:
-        leaves = Leaves.from_bytes((folder / "leaves").read_bytes())
-        claimed = Claimed(leaves, Digest((folder / "root").read_bytes()))
-        found["matches"] = float(replay_seat(task, claimed, store).differs_at is None)
+        checkpoint_commitments = CheckpointCommitments.from_bytes(
+            (folder / "checkpoint_commitments").read_bytes()
+        )
+        claimed = RevealedRound(checkpoint_commitments, Digest((folder / "root").read_bytes()))
+        found["matches"] = float(replay_seat(task, claimed, store).mismatch_at is None)
     found |= {"seconds": round(time.perf_counter() - started, 1)}
     return found | {"peak_bytes": float(_peak()), "bytes_before": float(before)}
 

@@ -34,16 +34,16 @@ from atoll.numerics.batch import MicroBatch
 from atoll.numerics.init import initial_params
 from atoll.numerics.kernels.engine import make_engine
 from atoll.numerics.kernels.exact import ExactOps
+from atoll.numerics.kernels.freed_memory import keep_freed_memory
 from atoll.numerics.kernels.interface import Engine
-from atoll.numerics.kernels.memory import keep_freed_memory
 from atoll.numerics.kernels.variables import DEVICES
-from atoll.numerics.layout import optimiser_layout, param_shapes
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps, Ops
 from atoll.numerics.schedule import Recipe
+from atoll.numerics.schedule_tables import schedule_of
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import optimiser_layout, param_shapes
 from atoll.numerics.step import StepInput, inner_step
-from atoll.numerics.tables import schedule_of
 from atoll.protocol.manifest import UNSCALED, InnerSpec, ModelSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS
 
@@ -271,7 +271,7 @@ def _ours(
 ) -> tuple[Step, Callable[[torch.Tensor], float]]:
     recipe = Recipe(model, inner, inner.steps, ops)
     layout = optimiser_layout(param_shapes(model), inner)
-    state = SeatState.opening(GlobalState(0, params, {}, {}), layout)
+    state = SeatState.initial(GlobalState(0, params, {}, {}), layout)
 
     def step(batch: torch.Tensor, index: int) -> float:
         nonlocal state

@@ -5,7 +5,7 @@
 Sixty-four honest seats of tests/adversary train a small DiLoCo job; from the Gram matrices of every
 round (of what moves the model, and of first moments), random subsets of n seats are checked as a
 round of n would be. The last line is JSON: for each mix of data and n, the share of honest
-seat-rounds that each check would name, and whose first moments would be set aside, if that were not
+seat-rounds that each check would name, and whose first moments would be excluded, if that were not
 capped at f: in the round with the lowest mean cosine (`turbulent`) and in all others (`calm`). Then
 the largest cosine and norm seen; and `kappa`: by target rate and n the smallest multiple of 1/4
 with at most that share of distant updates where all draw from the same text, as in every job.
@@ -43,7 +43,7 @@ from atoll.protocol.checks import (
     name_odd,
     other_directions,
 )
-from atoll.protocol.words import SeatIndex
+from atoll.protocol.types import SeatIndex
 from atoll.train.probe import pin_torch
 
 SEATS = 64
@@ -66,7 +66,7 @@ class Sample:
         found = name_odd(seats, grams, [1] * self.n, kappa=kappa, f=self.n)
         return {str(check): sum(named.check is check for named in found) for check in Check}
 
-    def set_aside(self) -> int:
+    def momentum_excluded(self) -> int:
         """Seats whose first moments would not be merged, without the cap."""
         return len(other_directions([SeatIndex(seat) for seat in range(self.n)], self.of_first))
 
@@ -90,7 +90,7 @@ def grams(mix: Mix, seed: int, rounds: int, kind: str) -> list[tuple[Int64Matrix
     run = Run(Setting(SEATS, 0, seed, mix, rounds, codec=kind), among_friends)
     found = []
     for record in run.play():
-        parts = run.parts_of(record.updates, record.opening)
+        parts = run.parts_of(record.updates, record.initial_state)
         delta, first = (gram([*rows.astype(np.int8)]) for rows in (parts.delta, parts.first))
         found.append((delta, first))
     return found
@@ -121,7 +121,7 @@ def rates(taken: Sequence[Sample], kappa: str) -> dict[str, float]:
     seats = sum(sample.n for sample in taken)
     named = [sample.named(kappa) for sample in taken]
     found = {kind: sum(n[kind] for n in named) for kind in map(str, Check)}
-    found["set_aside"] = sum(sample.set_aside() for sample in taken)
+    found["momentum_excluded"] = sum(sample.momentum_excluded() for sample in taken)
     return {kind: round(100 * count / seats, 3) for kind, count in found.items()}
 
 

@@ -121,7 +121,7 @@ def main() -> None:
 
 def chosen_changes(spec: JobSpec, settings: Sequence[str]) -> JobSpec:
     """The job with what the command line changes."""
-    from atoll.job.document import parse_setting
+    from atoll.job.toml_files import parse_setting
 
     return spec.but(dict(map(parse_setting, settings)))
 
@@ -275,7 +275,7 @@ def figures(provider: Member, trained: Trained) -> dict[str, Any]:
     """From what the provider measured itself."""
     view = trained.view
     told: dict[str, Any] = read_metrics(provider.metrics_file).get("jobs", {})  # type: ignore[assignment]
-    rounds = [told[str(view.job_id)][str(past.round)] for past in view.settled]
+    rounds = [told[str(view.job_id)][str(settled_round.round)] for settled_round in view.settled]
     steps = [names["train_seconds"] for names in rounds]
     thread = sum(names["thread_seconds"] for names in rounds)
     wall = view.settled[-1].block.timestamp - trained.began
@@ -331,7 +331,7 @@ _LINE = re.compile(r"^ +(?P<what>[a-z].*): (?P<gas>\d+)(?: \[.*\])?$")
 _NAMES = {
     "commit": "commit",
     "reveal": "reveal",
-    "word": "have",
+    "vote": "have",
     "settlement": "settle",
     "auditReport": "audit_report",
     "open": "open",

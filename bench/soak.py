@@ -8,11 +8,11 @@ the newest 1 to 64 blocks become others; the chain restarts, or answers nobody; 
 a link carries nothing, or little; a member joins, or leaves. Two members' clocks are an hour wrong.
 Disks and links take root; without it they are excluded, and `done` does not count them.
 
-`lost`: jobs that did not come to their end. `signed_twice`: slots of members' journals with two
-contents, or that were forgotten. `slashed`, `misses`, `money`: of honest members, all of them.
-`findings`: processes that ended by themselves, and defects in their logs. `growth`: medians of the
-first and the last quarter, and what a settled round adds. It exits with 1 where anything but misses
-is not empty.
+`lost`: jobs that did not come to their end. `signed_twice`: subjects of members' journals with two
+contents, or that were forgotten. `slashed`, `missed_duties`, `money`: of honest members, all of
+them. `findings`: processes that ended by themselves, and defects in their logs. `growth`: medians
+of the first and the last quarter, and what a settled round adds. It exits with 1 where anything but
+missed duties is not empty.
 """
 
 from __future__ import annotations

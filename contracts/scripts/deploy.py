@@ -18,7 +18,7 @@ from brownie import (
     IntegerSteps,
     Jobs,
     Judge,
-    LinkSteps,
+    LateVotes,
     Members,
     OptimiserSteps,
     Rounds,
@@ -26,7 +26,7 @@ from brownie import (
     RoundsSettlement,
     Stakes,
     StateSteps,
-    Words,
+    UpdateProofSteps,
     accounts,
 )
 
@@ -40,11 +40,11 @@ FAMILIES = (
     FloatSteps,
     OptimiserSteps,
     StateSteps,
-    LinkSteps,
+    UpdateProofSteps,
 )
 """By op >> 8."""
 PARAMS = (100, 3_000, 1, ETHER, ETHER)
-"""missCutBps, winnerShareBps, minWindow, minProviderBond, minVerifierBond."""
+"""penaltyBps, winnerShareBps, minWindow, minProviderBond, minVerifierBond."""
 
 
 def main() -> Rounds:
@@ -70,14 +70,14 @@ def deploy(owner) -> Rounds:
     rounds = Rounds.deploy(jobs, LONGEST_GAME, settlement, membership, sender)
     members = Members.deploy(stakes, jobs, sender)
     audits = Audits.deploy(rounds, members, jobs, sender)
-    words = Words.deploy(rounds, members, audits, sender)
+    late_votes = LateVotes.deploy(rounds, members, audits, sender)
     claims = Claims.deploy(rounds, members, jobs, audits, sender)
     stakes.wire(members, jobs, sender)
-    rounds.wire(members, audits, words, sender)
-    members.wire(rounds, audits, words, claims, game, sender)
+    rounds.wire(members, audits, late_votes, sender)
+    members.wire(rounds, audits, late_votes, claims, game, sender)
     audits.wire(game, sender)
     claims.wire(game, sender)
     game.wire(claims, sender)
-    for contract in (token, stakes, jobs, members, rounds, audits, words, claims, game):
+    for contract in (token, stakes, jobs, members, rounds, audits, late_votes, claims, game):
         print(f"{contract._name}: {contract.address}")
     return rounds

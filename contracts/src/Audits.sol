@@ -15,7 +15,8 @@ import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 
 /// @title Behind the training: who looked at what, and proved it.
-/// @notice A word of a verifier changes its own fee and nobody's pay or bond. All that is claimed here can be recomputed.
+/// @notice A digest of a verifier changes its own fee and nobody's pay or bond. All that is claimed
+/// here can be recomputed.
 contract Audits is IAudits, IAuditsHooks, Wired {
     using Bits for uint256;
 
@@ -33,10 +34,10 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     }
 
     uint256 private constant DUTY_BYTES = 35;
-    uint16 private constant FINE = type(uint16).max;
+    uint16 private constant VALID = type(uint16).max;
     uint256 private constant HASH = type(uint256).max << 48; // 26 bytes of the audit report, of the opened body's or the key's hash;
     uint256 private constant OPENED = 1 << 47; // then whether it is opened;
-    uint256 private constant MISSED = 1 << 46; // whether a wrong word of it was a miss;
+    uint256 private constant MISSED = 1 << 46; // whether a wrong digest of it was a missed duty;
     uint256 private constant REST = (1 << 46) - 1; // then how many duties earn, or when it was sealed or shown
     uint256 private constant BPS = 10_000;
     uint32 private constant LEAK = 0; // for a member's id, where what waits is the half of a key that was told
@@ -62,18 +63,18 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     error WrongBody(bytes32 given, bytes32 opened);
     error BodyLength(uint256 length);
     error NotADuty(uint16 seat, uint32 id);
-    error NotInPool(uint16 place, uint256 ready);
+    error NotInPool(uint16 slot, uint256 ready);
     error ZeroKey();
     error KeyShownAlready(address account, uint32 round);
     error OwnKey(address account);
     error NotPaid(uint16 seat, uint256 pay);
-    error NotFine(uint16 seat, uint16 from);
-    error WordIsRight(bytes32 word);
+    error NotValid(uint16 seat, uint16 from);
+    error DigestIsRight(bytes32 digest);
     error WasLeaked(uint16 seat);
-    error HasFallen(uint32 id);
+    error AlreadySlashed(uint32 id);
     error AlreadyContested(uint32 id, uint16 seat);
     error NotContested(uint32 id, uint16 seat);
-    error NotFinal(uint32 round, uint256 openPlace);
+    error NotFinal(uint32 round, uint256 openPosition);
     error NotDrawn(uint16 seat, uint32 round);
     error WasAudited(uint16 seat, uint32 id);
     error NotDropped(uint16 seat, uint32 id);
@@ -91,47 +92,58 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     // --- audit reports ---
 
     /// @inheritdoc IAudits
-    /// @dev Whether the caller is a member, and in time, is asked when it opens: what a stranger seals harms nobody.
+    /// @dev Whether the caller is a member, and in time, is asked when it opens: what a stranger
+    /// seals harms nobody.
     function sealAuditReport(uint256 jobId, uint32 round, bytes32 auditReport_) external {
-        bytes32 record = auditReportOf[jobId][round][msg.sender];
-        if (uint256(record) & OPENED != 0) revert AlreadyOpened(msg.sender, round);
+        bytes32 stored = auditReportOf[jobId][round][msg.sender];
+        if (uint256(stored) & OPENED != 0) revert AlreadyOpened(msg.sender, round);
         auditReportOf[jobId][round][msg.sender] = bytes32(uint256(auditReport_) & HASH | block.timestamp);
         emit AuditReportSealed(jobId, msg.sender, round, auditReport_);
     }
 
     /// @inheritdoc IAudits
-    function open(uint256 jobId, uint32 round, uint32 id, Facts calldata facts, bytes calldata body, bytes32 salt)
-        external
-    {
+    function open(
+        uint256 jobId,
+        uint32 round,
+        uint32 id,
+        RoundRecord calldata record,
+        bytes calldata body,
+        bytes32 salt
+    ) external {
         Audit memory a = rounds.auditOf(jobId, round);
         _requireBetween(a.auditEnd, a.openEnd);
-        _requireFacts(a, facts);
+        _requireRecord(a, record);
         Holder memory m = _requireMember(jobId, round, id);
         if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
         bytes32 hash = keccak256(body);
         _requireSealed(
-            a, jobId, round, Hashing.auditReport(_slot(jobId, round), facts.auditSeed, id, msg.sender, hash, salt)
+            a, jobId, round, Hashing.auditReport(_roundId(jobId, round), record.auditSeed, id, msg.sender, hash, salt)
         );
-        uint256 fine = _requireDuties(a, Where(jobId, round), m.index, facts, body);
-        auditReportOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | fine);
+        uint256 valid = _requireDuties(a, Where(jobId, round), m.index, record, body);
+        auditReportOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | valid);
         emit Opened(jobId, msg.sender, id, round, body);
     }
 
     /// @inheritdoc IAudits
-    function absent(uint256 jobId, uint32 round, uint32 id, uint16 seat, Facts calldata facts, bytes calldata body)
-        external
-    {
+    function absent(
+        uint256 jobId,
+        uint32 round,
+        uint32 id,
+        uint16 seat,
+        RoundRecord calldata record,
+        bytes calldata body
+    ) external {
         Audit memory a = rounds.auditOf(jobId, round);
         _requireBetween(a.openEnd, a.windowEnd);
-        _requireFacts(a, facts);
+        _requireRecord(a, record);
         Holder memory m = _requireMember(jobId, round, id);
-        if (!_isDutyOf(a, Where(jobId, round), _rankOf(facts, m.index), facts, seat)) revert NotADuty(seat, id);
-        bytes32 record = auditReportOf[jobId][round][m.account];
-        if (uint256(record) & OPENED != 0) {
-            _requireBody(record, body);
+        if (!_isDutyOf(a, Where(jobId, round), _rankOf(record, m.index), record, seat)) revert NotADuty(seat, id);
+        bytes32 stored = auditReportOf[jobId][round][m.account];
+        if (uint256(stored) & OPENED != 0) {
+            _requireBody(stored, body);
             if (_find(body, seat) < body.length) revert WasAudited(seat, id);
         }
-        members.miss(jobId, Role.VERIFIER, id, round, Miss.AUDIT);
+        members.penalise(jobId, Role.VERIFIER, id, round, MissedDuty.AUDIT);
     }
 
     /// @inheritdoc IAudits
@@ -139,21 +151,22 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         Times memory t = rounds.timesOf(jobId, round);
         _requireBetween(t.half, t.windowEnd);
         (uint16 from,) = saidOf(jobId, round, id, seat, body);
-        bool hasFallen = _requireSeat(jobId, round, seatId, seat).hasFallen;
+        bool isSlashed = _requireSeat(jobId, round, seatId, seat).isSlashed;
         bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, seatId);
-        bool isPlayed = hasFallen || game.wasChallenged(_accusation(jobId, round, id, seat, from, set));
-        if (from == FINE || isPlayed) revert NotDropped(seat, id);
+        bool isPlayed = isSlashed || game.wasChallenged(_accusation(jobId, round, id, seat, from, set));
+        if (from == VALID || isPlayed) revert NotDropped(seat, id);
         members.slashDropped(jobId, id, round, seat);
         emit Dropped(jobId, id, round, seat);
     }
 
     /// @inheritdoc IAudits
-    /// @dev Else no *differs* earns: it says nothing that only a replay tells, before the judge has heard it.
+    /// @dev Else no *mismatch* earns: it says nothing that only a replay tells, before the judge
+    /// has heard it.
     function proven(uint256 jobId, uint32 round, uint32 id, uint32 seatId, bytes calldata body) external {
         uint16 seat = members.holderOf(jobId, Role.PROVIDER, seatId).index;
-        bool hasFallen = _requireSeat(jobId, round, seatId, seat).hasFallen;
+        bool isSlashed = _requireSeat(jobId, round, seatId, seat).isSlashed;
         (uint16 from,) = saidOf(jobId, round, id, seat, body);
-        if (from == FINE || !hasFallen) revert NotProven(seat, id);
+        if (from == VALID || !isSlashed) revert NotProven(seat, id);
         Contest storage c = _contests[_dutyOf(jobId, round, id, seat)];
         if (c.isSettled) revert AlreadyContested(id, seat);
         c.isSettled = true;
@@ -198,18 +211,18 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         (uint256 pay,,) = rounds.rowsOf(s.jobId, s.round);
         if (pay.has(s.seat)) IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
         emit Struck(s.jobId, s.round, s.seat);
-        members.miss(s.jobId, Role.PROVIDER, s.id, s.round, Miss.KEY);
+        members.penalise(s.jobId, Role.PROVIDER, s.id, s.round, MissedDuty.KEY);
     }
 
     /// @inheritdoc IAudits
     function noKey(Shown calldata s) external {
         Times memory t = rounds.timesOf(s.jobId, s.round);
         _requireBetween(t.half, t.windowEnd);
-        if (_requireKeyless(s).hasFallen) revert HasFallen(s.id);
-        members.fall(s.jobId, Role.PROVIDER, s.id, s.round, msg.sender);
+        if (_requireKeyless(s).isSlashed) revert AlreadySlashed(s.id);
+        members.slash(s.jobId, Role.PROVIDER, s.id, s.round, msg.sender);
     }
 
-    // --- contests of words ---
+    // --- contests of digests ---
 
     /// @inheritdoc IAudits
     function contest(Shown calldata s, uint32 id, bytes calldata body, bytes32 key_) external {
@@ -219,13 +232,13 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         if (c.by != address(0)) revert AlreadyContested(id, s.seat);
         (c.by, c.seat) = (msg.sender, s.seat);
         address auditor = members.holderOf(s.jobId, Role.VERIFIER, id).account;
-        bytes32 record = auditReportOf[s.jobId][s.round][auditor];
-        auditReportOf[s.jobId][s.round][auditor] = bytes32(uint256(record) - 1); // one duty less earns
+        bytes32 stored = auditReportOf[s.jobId][s.round][auditor];
+        auditReportOf[s.jobId][s.round][auditor] = bytes32(uint256(stored) - 1); // one duty less earns
         emit Contested(s.jobId, msg.sender, id, s.round, s.seat);
     }
 
     /// @inheritdoc IAudits
-    /// @dev A seat that lied about its words and fell for it takes nobody's fee.
+    /// @dev A seat that lied about its work tags and were slashed for it takes nobody's fee.
     function settleContest(uint256 jobId, uint32 round, uint32 id, uint32 seatId) external {
         Holder memory holder = members.holderOf(jobId, Role.PROVIDER, seatId);
         Contest storage c = _contests[_dutyOf(jobId, round, id, holder.index)];
@@ -233,43 +246,45 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requireSeat(jobId, round, seatId, c.seat);
         _requireFinal(jobId, round, seatId);
         c.isSettled = true;
-        bool isLost = holder.hasFallen && members.lostFrom(jobId, Role.PROVIDER, seatId) <= round;
+        bool isLost = holder.isSlashed && members.lostFrom(jobId, Role.PROVIDER, seatId) <= round;
         emit ContestSettled(jobId, id, round, c.seat, !isLost);
         if (id == LEAK) return _settleLeak(jobId, round, c.seat, isLost ? BURN : c.by);
         if (isLost) return _creditFee(jobId, id);
         address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
-        uint256 record = uint256(auditReportOf[jobId][round][auditor]);
-        if (record & MISSED != 0) return;
-        auditReportOf[jobId][round][auditor] = bytes32(record | MISSED);
+        uint256 stored = uint256(auditReportOf[jobId][round][auditor]);
+        if (stored & MISSED != 0) return;
+        auditReportOf[jobId][round][auditor] = bytes32(stored | MISSED);
         IJobsHooks(address(jobs)).credit(jobId, c.by, _rewardOf(jobId));
-        members.miss(jobId, Role.VERIFIER, id, round, Miss.WORDS);
+        members.penalise(jobId, Role.VERIFIER, id, round, MissedDuty.DIGEST);
     }
 
-    /// @dev Not before: a seat that told its own second account would save half of what its fall takes.
+    /// @dev Not before: a seat that told its own second account would save half of what its slash
+    /// takes.
     function _settleLeak(uint256 jobId, uint32 round, uint16 seat, address account) private {
         IJobsHooks(address(jobs)).creditSegments(jobId, account, rounds.segmentsOf(jobId, round, seat));
     }
 
-    /// @return wei for the first wrong word of a round: below the least that it costs, so that nobody guesses and shows it himself
+    /// @return wei for the first wrong digest of a round: below the least that it costs, so that
+    /// nobody guesses and shows it himself
     function _rewardOf(uint256 jobId) private view returns (uint256) {
         Terms memory t = jobs.termsOf(jobId);
-        uint256 cutUp = (uint256(t.verifierBond) * jobs.paramsOf(jobId).missCutBps + BPS - 1) / BPS;
-        return (cutUp < t.dutyFee ? cutUp : t.dutyFee) / 2;
+        uint256 penaltyUp = (uint256(t.verifierBond) * jobs.paramsOf(jobId).penaltyBps + BPS - 1) / BPS;
+        return (penaltyUp < t.dutyFee ? penaltyUp : t.dutyFee) / 2;
     }
 
     function _requireContestable(Shown calldata s) private view {
         Times memory t = rounds.timesOf(s.jobId, s.round);
         _requireBetween(t.openEnd, t.windowEnd);
-        if (Reveals.requireShown(rounds, members, s).hasFallen) revert HasFallen(s.id);
+        if (Reveals.requireShown(rounds, members, s).isSlashed) revert AlreadySlashed(s.id);
         if (leakedOf[s.jobId][s.round].has(s.seat)) revert WasLeaked(s.seat);
     }
 
     function _requireWrong(Shown calldata s, uint32 id, bytes calldata body, bytes32 key_) private view {
         Reveals.requireKey(s.reveal, key_);
-        (uint16 from, bytes32 word) = saidOf(s.jobId, s.round, id, s.seat, body);
-        if (from != FINE) revert NotFine(s.seat, from);
+        (uint16 from, bytes32 digest) = saidOf(s.jobId, s.round, id, s.seat, body);
+        if (from != VALID) revert NotValid(s.seat, from);
         address auditor = members.holderOf(s.jobId, Role.VERIFIER, id).account;
-        if (word == Reveals.fineWord(s.reveal, key_, auditor)) revert WordIsRight(word);
+        if (digest == Reveals.validDigest(s.reveal, key_, auditor)) revert DigestIsRight(digest);
     }
 
     // --- views ---
@@ -278,8 +293,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     function dutiesOf(uint256 jobId, address account, uint32 from, uint32 to) external view returns (uint256 total) {
         mapping(uint32 => mapping(address => bytes32)) storage auditReports = auditReportOf[jobId];
         for (uint32 round = from; round < to; round++) {
-            uint256 record = uint256(auditReports[round][account]);
-            if (record & OPENED != 0) total += record & REST;
+            uint256 stored = uint256(auditReports[round][account]);
+            if (stored & OPENED != 0) total += stored & REST;
         }
     }
 
@@ -287,12 +302,13 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     function saidOf(uint256 jobId, uint32 round, uint32 id, uint16 seat, bytes calldata body)
         public
         view
-        returns (uint16 from, bytes32 word)
+        returns (uint16 from, bytes32 digest)
     {
-        // An account has an audit report a round, and may have had other ids: only one of them counts in the round.
-        bytes32 record = auditReportOf[jobId][round][_requireMember(jobId, round, id).account];
-        if (uint256(record) & OPENED == 0) revert WrongBody(keccak256(body), record);
-        _requireBody(record, body);
+        // An account has an audit report a round, and may have had other ids: only one of them
+        // counts in the round.
+        bytes32 stored = auditReportOf[jobId][round][_requireMember(jobId, round, id).account];
+        if (uint256(stored) & OPENED == 0) revert WrongBody(keccak256(body), stored);
+        _requireBody(stored, body);
         uint256 offset = _find(body, seat);
         if (offset == body.length) revert NotADuty(seat, id);
         return (uint16(bytes2(body[offset + 1:])), bytes32(body[offset + 3:]));
@@ -300,94 +316,101 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     // --- duties ---
 
-    /// @return fine how many of the duties are called so, each of which earns unless it is contested
-    function _requireDuties(Audit memory a, Where memory where, uint16 place, Facts calldata facts, bytes calldata body)
-        private
-        view
-        returns (uint256 fine)
-    {
-        if (body.length == 0 || body.length % DUTY_BYTES != 0) revert BodyLength(body.length);
-        uint256 rank = _rankOf(facts, place);
+    /// @return valid how many of the duties are called so, each of which earns unless it is
+    /// contested
+    function _requireDuties(
+        Audit memory a,
+        Where memory where,
+        uint16 slot,
+        RoundRecord calldata record,
+        bytes calldata body
+    ) private view returns (uint256 valid) {
+        if (body.length == 0 || body.length % DUTY_BYTES != 0) {
+            revert BodyLength(body.length);
+        }
+        uint256 rank = _rankOf(record, slot);
         uint256 least;
         for (uint256 i = 0; i < body.length; i += DUTY_BYTES) {
             uint16 seat = uint8(body[i]);
-            if (seat < least || !_isDutyOf(a, where, rank, facts, seat)) revert NotADuty(seat, place);
+            if (seat < least || !_isDutyOf(a, where, rank, record, seat)) revert NotADuty(seat, slot);
             least = uint256(seat) + 1;
-            if (uint16(bytes2(body[i + 1:])) == FINE) fine++;
+            if (uint16(bytes2(body[i + 1:])) == VALID) valid++;
         }
     }
 
-    /// @dev Of a place of the round's pool.
-    function _rankOf(Facts calldata facts, uint16 place) private pure returns (uint256) {
-        if (!facts.ready.has(place)) revert NotInPool(place, facts.ready);
-        return Draws.rankOfPlace(facts.auditSeed, facts.ready, place);
+    /// @dev Of a slot of the round's pool.
+    function _rankOf(RoundRecord calldata record, uint16 slot) private pure returns (uint256) {
+        if (!record.ready.has(slot)) revert NotInPool(slot, record.ready);
+        return Draws.rankOfSlot(record.auditSeed, record.ready, slot);
     }
 
-    function _isDutyOf(Audit memory a, Where memory where, uint256 rank, Facts calldata facts, uint16 seat)
+    function _isDutyOf(Audit memory a, Where memory where, uint256 rank, RoundRecord calldata record, uint16 seat)
         private
         view
         returns (bool)
     {
         if (seat > type(uint8).max) return false;
-        (bool isDrawn, uint256 ordinal) = _drawOf(a, facts, seat);
-        if (!isDrawn || !Draws.isAuditor(ordinal, rank, facts.ready.popcount(), a.isLast ? 2 : 1)) return false;
+        (bool isDrawn, uint256 ordinal) = _drawOf(a, record, seat);
+        if (!isDrawn || !Draws.isAuditor(ordinal, rank, record.ready.popcount(), a.isLast ? 2 : 1)) return false;
         return !a.hasPartials || rounds.segmentsOf(where.jobId, where.round, seat) != 0;
     }
 
     /// @return isDrawn whether the seed draws the seat, or it was excluded
     /// @return ordinal of it among the drawn
-    function _drawOf(Audit memory a, Facts calldata facts, uint16 seat)
+    function _drawOf(Audit memory a, RoundRecord calldata record, uint16 seat)
         private
         pure
         returns (bool isDrawn, uint256 ordinal)
     {
-        uint256 revealed = facts.revealed.popcount();
+        uint256 revealed = record.revealed.popcount();
         bool areAll = a.isLast || a.f == 0;
-        uint256 count = areAll ? revealed : Draws.sampled(revealed, facts.ready.popcount(), a.shareBps);
-        if (!facts.revealed.has(seat)) return (false, 0);
-        if (count == revealed) return (true, (facts.revealed & (Bits.bit(seat) - 1)).popcount());
-        ordinal = Draws.rankOfSeat(facts.auditSeed, facts.revealed, seat);
+        uint256 count = areAll ? revealed : Draws.sampled(revealed, record.ready.popcount(), a.shareBps);
+        if (!record.revealed.has(seat)) return (false, 0);
+        if (count == revealed) return (true, (record.revealed & (Bits.bit(seat) - 1)).popcount());
+        ordinal = Draws.rankOfSeat(record.auditSeed, record.revealed, seat);
         if (ordinal < count) return (true, ordinal);
         // Behind those of the share, so that no auditor has more than its part of all.
-        if (facts.excluded.has(seat)) {
-            return (true, count + Draws.rankOfSeat(facts.auditSeed, facts.excluded, seat));
+        if (record.excluded.has(seat)) {
+            return (true, count + Draws.rankOfSeat(record.auditSeed, record.excluded, seat));
         }
         return (false, 0);
     }
 
-    /// @dev The reveal is shown because a wrong key is none, whenever it came: else one shown in time would save the bond.
+    /// @dev The reveal is shown because a wrong key is none, whenever it came: else one shown in
+    /// time would save the bond.
     function _requireKeyless(Shown calldata s) private view returns (Holder memory m) {
         m = Reveals.requireShown(rounds, members, s);
         Audit memory a = rounds.auditOf(s.jobId, s.round);
-        (bool isDrawn,) = _drawOf(a, s.facts, s.seat);
-        if (!isDrawn || s.reveal.leaves.length == 0) revert NotDrawn(s.seat, s.round);
-        bytes32 record = _keys[s.jobId][s.round][m.account];
-        bool isIt = (record ^ s.reveal.keyHash) & bytes32(HASH) == 0;
-        if (isIt && uint256(record) & REST > a.settledAt) revert KeyShownAlready(m.account, s.round);
+        (bool isDrawn,) = _drawOf(a, s.record, s.seat);
+        if (!isDrawn || s.reveal.checkpointCommitments.length == 0) revert NotDrawn(s.seat, s.round);
+        bytes32 stored = _keys[s.jobId][s.round][m.account];
+        bool isIt = (stored ^ s.reveal.keyHash) & bytes32(HASH) == 0;
+        if (isIt && uint256(stored) & REST > a.settledAt) revert KeyShownAlready(m.account, s.round);
     }
 
-    /// @return record of a key: 26 bytes of its hash, and when it was shown
-    function _shownAt(bytes32 key_, uint256 time) private pure returns (bytes32 record) {
+    /// @return stored of a key: 26 bytes of its hash, and when it was shown
+    function _shownAt(bytes32 key_, uint256 time) private pure returns (bytes32 stored) {
         return bytes32(uint256(keccak256(abi.encode(key_))) & HASH | time);
     }
 
-    /// @return what the game remembers of a challenge by the member about the first segment that it says differs
+    /// @return what the game remembers of a challenge by the member about the first segment that it
+    /// says differs
     function _accusation(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint16 from, bytes32 set)
         private
         view
         returns (bytes32)
     {
         address author = members.holderOf(jobId, Role.VERIFIER, id).account;
-        bool isLink = from == rounds.segmentsOf(jobId, round, seat);
-        uint256 segment = isLink && from > 0 ? from - 1 : from;
-        return keccak256(abi.encode(author, Hashing.placeOf(set, round), segment, isLink));
+        bool isUpdateProof = from == rounds.segmentsOf(jobId, round, seat);
+        uint256 segment = isUpdateProof && from > 0 ? from - 1 : from;
+        return keccak256(abi.encode(author, Hashing.positionOf(set, round), segment, isUpdateProof));
     }
 
     // --- bodies ---
 
-    function _requireBody(bytes32 record, bytes calldata body) private pure {
+    function _requireBody(bytes32 stored, bytes calldata body) private pure {
         bytes32 given = keccak256(body);
-        if ((given ^ record) & bytes32(HASH) != 0) revert WrongBody(given, record);
+        if ((given ^ stored) & bytes32(HASH) != 0) revert WrongBody(given, stored);
     }
 
     /// @return offset of the seat's duty; the body's length where there is none
@@ -403,16 +426,16 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     /// @dev Sealed while AUDIT was open: not before the seed was settled, not after its end.
     function _requireSealed(Audit memory a, uint256 jobId, uint32 round, bytes32 given) private view {
-        bytes32 record = auditReportOf[jobId][round][msg.sender];
-        bool isOpened = uint256(record) & OPENED != 0;
-        if (isOpened || (given ^ record) & bytes32(HASH) != 0) revert WrongAuditReport(given, record);
-        uint256 sealedAt = uint256(record) & REST;
+        bytes32 stored = auditReportOf[jobId][round][msg.sender];
+        bool isOpened = uint256(stored) & OPENED != 0;
+        if (isOpened || (given ^ stored) & bytes32(HASH) != 0) revert WrongAuditReport(given, stored);
+        uint256 sealedAt = uint256(stored) & REST;
         bool isInTime = sealedAt >= a.settledAt && sealedAt < a.auditEnd;
         if (!isInTime) revert NotInTime(sealedAt, a.settledAt, a.auditEnd);
     }
 
-    function _slot(uint256 jobId, uint32 round) private view returns (Hashing.Slot memory) {
-        return Hashing.Slot(address(rounds), jobId, round);
+    function _roundId(uint256 jobId, uint32 round) private view returns (Hashing.RoundId memory) {
+        return Hashing.RoundId(address(rounds), jobId, round);
     }
 
     // --- who and when ---
@@ -437,7 +460,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, seatId);
         if (game.openGames(set) == 0) return;
         uint256 open_ = uint256(game.lowestOpen(set));
-        if (open_ < uint256(Hashing.placeOf(set, round + 1))) revert NotFinal(round, open_);
+        if (open_ < uint256(Hashing.positionOf(set, round + 1))) revert NotFinal(round, open_);
     }
 
     /// @dev A round that is not settled has no times from all.
@@ -445,8 +468,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         if (to == 0 || block.timestamp < from || block.timestamp >= to) revert NotOpen(from, to, block.timestamp);
     }
 
-    function _requireFacts(Audit memory a, Facts calldata facts) private pure {
-        bytes32 given = Hashing.keptOf(Hashing.shownFacts(facts));
-        if (given != a.facts) revert Reveals.WrongFacts(given, a.facts);
+    function _requireRecord(Audit memory a, RoundRecord calldata record) private pure {
+        bytes32 given = Hashing.keptOf(Hashing.shownRecordHash(record));
+        if (given != a.record) revert Reveals.WrongRecord(given, a.record);
     }
 }

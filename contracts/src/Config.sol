@@ -7,7 +7,7 @@ import {IConfig, Params} from "./interfaces/IConfig.sol";
 
 /// @title Parameters behind a delay and bounds.
 contract Config is IConfig, Ownable2Step {
-    uint16 public constant MAX_CUT_BPS = 1_250;
+    uint16 public constant MAX_PENALTY_BPS = 1_250;
     uint16 public constant MAX_SHARE_BPS = 5_000;
     uint32 public constant MAX_MIN_WINDOW = 1 days;
     uint128 public constant LOWEST_BOND = 80; // an eighth of it is something
@@ -126,7 +126,7 @@ contract Config is IConfig, Ownable2Step {
     }
 
     function _requireValid(Params memory params_) private pure {
-        _requireBetween("missCutBps", params_.missCutBps, 1, MAX_CUT_BPS);
+        _requireBetween("penaltyBps", params_.penaltyBps, 1, MAX_PENALTY_BPS);
         _requireBetween("winnerShareBps", params_.winnerShareBps, 0, MAX_SHARE_BPS);
         _requireBetween("minWindow", params_.minWindow, 1, MAX_MIN_WINDOW);
         _requireBetween("minProviderBond", params_.minProviderBond, LOWEST_BOND, MAX_MIN_BOND);

@@ -18,8 +18,9 @@ import "./types/Types.sol";
 
 /// @title Escrow. Always: funded = claimed + refunded + burnt + balance, for every job.
 /// @notice Nobody signs money: what a holder earned is counted from bits of settled rounds.
-/// @dev It is created before the contracts that it asks, at whose addresses they have to come: read from its code, they cost a
-/// claim nothing. Each of them looks whether it stands where the escrow expects it.
+/// @dev It is created before the contracts that it asks, at whose addresses they have to come: read
+/// from its code, they cost a claim nothing. Each of them looks whether it stands where the escrow
+/// expects it.
 contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
@@ -53,7 +54,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     mapping(uint256 jobId => Job) private _jobs;
     mapping(uint256 jobId => Terms) private _terms;
     mapping(uint256 jobId => Params) private _params;
-    mapping(bytes32 set => bool) public isFallClosed; // all that it lost is burnt
+    mapping(bytes32 set => bool) public isSlashClosed; // all that it lost is burnt
     /// @notice Wei that the account got by contests or by showing a key, and has not taken.
     /// @custom:caller anyone
     mapping(uint256 jobId => mapping(address account => uint256)) public creditOf;
@@ -70,7 +71,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     error OnlySubmitter(address caller, address submitter);
     error NotAllowed(address caller);
     error NoSuchRounds(uint32 from, uint32 to, uint32 last);
-    error NotFinal(uint32 to, uint256 openPlace);
+    error NotFinal(uint32 to, uint256 openPosition);
     error NothingLeft(uint256 amount, uint256 left);
 
     constructor(address config_, address rounds_, address members_, address audits_, address game_) {
@@ -227,7 +228,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         (JobStatus status, uint32 settled, Earned memory earned) = IRoundsHooks(rounds).statusOf(jobId);
         Terms memory t = _terms[jobId];
         bool isClosed = _isClosed(status);
-        if (isClosed && job.burntTo >= settled && IMembersHooks(members).openFalls(jobId) == 0) {
+        if (isClosed && job.burntTo >= settled && IMembersHooks(members).openSlashes(jobId) == 0) {
             if (block.timestamp >= IRounds(rounds).absoluteEnd(jobId) + t.claimSeconds) return job.left;
         }
         uint256 owed = earned.segments * _jobs[jobId].segmentPay + uint256(earned.signatures) * t.signFee
@@ -281,9 +282,9 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         HolderWord m = IMembersHooks(members).noteClaim(jobId, due.role, due.id, to);
         bytes32 set = Hashing.setOf(jobId, due.role, due.id);
         uint32 from = m.claimedToIn() > m.fromIn() ? m.claimedToIn() : m.fromIn();
-        bool endsFall = m.hasFallenIn() && due.role == Role.PROVIDER && !isFallClosed[set] && _isLast(jobId, m, to);
+        bool endsSlash = m.isSlashedIn() && due.role == Role.PROVIDER && !isSlashClosed[set] && _isLast(jobId, m, to);
         account = m.accountIn();
-        if (to > m.toIn() || from > to || (from == to && !endsFall)) {
+        if (to > m.toIn() || from > to || (from == to && !endsSlash)) {
             if (isAlone || to > m.toIn()) revert NoSuchRounds(from, to, m.toIn());
             return (account, 0);
         }
@@ -291,9 +292,9 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         uint256 lost = 0;
         if (due.role == Role.PROVIDER) (amount, lost) = _payOfSeat(job, due, set, m, from);
         else amount = _payOfMember(job, jobId, m, from, to);
-        if (endsFall) {
-            isFallClosed[set] = true;
-            IMembersHooks(members).closeFall(jobId);
+        if (endsSlash) {
+            isSlashClosed[set] = true;
+            IMembersHooks(members).closeSlash(jobId);
         }
         _spend(job, amount);
         if (lost > 0) _burn(job, lost);
@@ -307,14 +308,16 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         return _isClosed(status) && to == settled;
     }
 
-    /// @dev Of a job whose rest was refunded there is nothing to claim: another job's tokens are not its own.
+    /// @dev Of a job whose rest was refunded there is nothing to claim: another job's tokens are
+    /// not its own.
     function _spend(Job storage job, uint256 amount) private {
         uint256 left = job.left;
         if (amount > left) revert NothingLeft(amount, left);
         job.left = uint128(left - amount);
     }
 
-    /// @dev What a payee cannot be sent waits here: a fall is closed, and the rest of the escrow goes back, all the same.
+    /// @dev What a payee cannot be sent waits here: a slash is closed, and the rest of the escrow
+    /// goes back, all the same.
     function _pay(address account, uint256 amount) private {
         if (amount == 0 || token.trySafeTransfer(payeeOf(account), amount)) return;
         keptOf[account] += amount;
@@ -336,10 +339,10 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     {
         if (game.openGames(set) != 0) {
             uint256 open = uint256(game.lowestOpen(set));
-            if (open < uint256(Hashing.placeOf(set, due.to))) revert NotFinal(due.to, open);
+            if (open < uint256(Hashing.positionOf(set, due.to))) revert NotFinal(due.to, open);
         }
         uint32 lostFrom = type(uint32).max;
-        if (m.hasFallenIn()) lostFrom = IMembersHooks(members).lostFrom(due.jobId, Role.PROVIDER, due.id);
+        if (m.isSlashedIn()) lostFrom = IMembersHooks(members).lostFrom(due.jobId, Role.PROVIDER, due.id);
         (amount, lost) = IRoundsHooks(rounds).segmentsPaid(due.jobId, m.indexIn(), from, due.to, lostFrom);
         uint256 pay = job.segmentPay;
         return (amount * pay, lost * pay);
@@ -356,13 +359,13 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
 
     /// @return wei for the last round's second auditors, and for one committee more
     function _spare(Terms memory t) private pure returns (uint256) {
-        uint256 committee = t.places < COMMITTEE ? t.places : COMMITTEE;
+        uint256 committee = t.slots < COMMITTEE ? t.slots : COMMITTEE;
         return 2 * uint256(t.seats) * t.dutyFee + committee * t.signFee;
     }
 
     /// @return wei that a round costs at most, but for the last round's second auditors
     function _roundBudget(Terms memory t) private pure returns (uint256) {
-        uint256 committee = t.places < COMMITTEE ? t.places : COMMITTEE;
+        uint256 committee = t.slots < COMMITTEE ? t.slots : COMMITTEE;
         uint256 drawn = t.f == 0 ? t.seats : (uint256(t.shareBps) * t.seats + BPS - 1) / BPS + t.f;
         uint256 pay = uint256(t.steps) * t.tokensPerStep * t.pricePerToken;
         return t.seats * pay + committee * t.signFee + drawn * t.dutyFee;

@@ -14,16 +14,17 @@ import {Wired} from "./libraries/Wired.sol";
 import {Holders, HolderWord} from "./types/Holders.sol";
 import "./types/Types.sol";
 
-/// @title Holders of seats and places. Each has an id that is never used again, a bond, and the rounds that it counts in.
+/// @title Holders of seats and slots. Each has an id that is never used again, a bond, and the
+/// rounds that it counts in.
 /// @dev What the rounds contract has to know of members lies there; here lies what they owe.
 contract Members is IMembers, IMembersHooks, Wired {
     using Bits for uint256;
     using Holders for Holder;
 
     /// How often an account missed lately in a job and role.
-    struct Record {
+    struct MissRecord {
         uint32 level;
-        uint32 next; // the round after its last miss
+        uint32 next; // the round after its last missed duty
     }
 
     struct Mine {
@@ -41,7 +42,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     IJobs public immutable jobs;
     address public rounds;
     address public audits;
-    address public words;
+    address public lateVotes;
     address public claims;
     IGame public game;
 
@@ -51,10 +52,10 @@ contract Members is IMembers, IMembersHooks, Wired {
     mapping(bytes32 set => uint64) private _readyUntil; // of a member that has not said so
     mapping(bytes32 set => uint64) private _boundUntil; // of a provider that disagreed
     mapping(uint256 jobId => mapping(address => Mine)) private _mine;
-    mapping(uint256 jobId => mapping(Role => mapping(address => Record))) private _records;
-    mapping(uint256 jobId => uint256) private _taken; // places that somebody holds for the next round
-    mapping(uint256 jobId => mapping(uint16 place => uint32)) private _memberAt; // the one of them, by id
-    mapping(uint256 jobId => uint256) public openFalls;
+    mapping(uint256 jobId => mapping(Role => mapping(address => MissRecord))) private _records;
+    mapping(uint256 jobId => uint256) private _taken; // slots that somebody holds for the next round
+    mapping(uint256 jobId => mapping(uint16 slot => uint32)) private _memberAt; // the one of them, by id
+    mapping(uint256 jobId => uint256) public openSlashes;
 
     error NotAllowed(address caller);
     error AlreadyMember(uint256 jobId, address account);
@@ -62,15 +63,15 @@ contract Members is IMembers, IMembersHooks, Wired {
     error AlreadyLeaving(uint256 jobId, Role role, uint32 id);
     error AlreadyReady(uint256 jobId, uint32 id);
     error BondTooSmall(uint256 bond, uint256 lowest);
-    error PlaceTaken(uint16 place);
-    error NotTheSmallest(uint16 place, uint16 smallest);
+    error SlotTaken(uint16 slot);
+    error NotTheSmallest(uint16 slot, uint16 smallest);
     error NotNow(uint256 jobId, Phase phase);
     error WrongSeed(bytes32 given, bytes32 current);
     error NotAbsent(uint32 id, uint32 round);
     error WindowOver(uint256 windowEnd, uint256 now_);
     error StillBound(uint256 releasableAt, uint256 now_);
     error StillMember(uint256 jobId, Role role, uint32 id);
-    error MissUncut(uint256 jobId, uint16 seat);
+    error PenaltyDue(uint256 jobId, uint16 seat);
     error GameOpen(uint256 jobId, Role role, uint32 id);
     error NoRoot();
     error UrlLength(uint256 length, uint256 highest);
@@ -81,17 +82,20 @@ contract Members is IMembers, IMembersHooks, Wired {
         Placed.requireHere(IJobs(jobs_).members());
     }
 
-    function wire(address rounds_, address audits_, address words_, address claims_, address game_) external wiring {
-        (rounds, audits, words, claims, game) = (rounds_, audits_, words_, claims_, IGame(game_));
+    function wire(address rounds_, address audits_, address lateVotes_, address claims_, address game_)
+        external
+        wiring
+    {
+        (rounds, audits, lateVotes, claims, game) = (rounds_, audits_, lateVotes_, claims_, IGame(game_));
     }
 
     // --- seats ---
 
     /// @inheritdoc IMembers
-    function sit(uint256 jobId, uint16 seat) external returns (uint32 id) {
+    function join(uint256 jobId, uint16 seat) external returns (uint32 id) {
         uint256 bond = jobs.termsOf(jobId).providerBond;
         id = _newHolder(jobId, Role.PROVIDER, seat, bond);
-        uint32 from = IRoundsHooks(rounds).sit(jobId, seat, msg.sender, id);
+        uint32 from = IRoundsHooks(rounds).join(jobId, seat, msg.sender, id);
         _holders[Hashing.setOf(jobId, Role.PROVIDER, id)].from = uint24(from);
         emit Seated(jobId, msg.sender, seat, id, from);
     }
@@ -108,46 +112,47 @@ contract Members is IMembers, IMembersHooks, Wired {
         (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.PROVIDER);
         RoundState memory s = IRounds(rounds).state(jobId);
         if (s.seed != seed) revert WrongSeed(seed, s.seed);
-        // Until the deadline: else who has missed it could still leave without its cut, before anybody advances.
+        // Until the deadline: else who has missed it could still leave without its penalty, before
+        // anybody advances.
         bool isDue = s.phase == Phase.TRAIN && block.timestamp < s.deadline && s.waiting.has(m.index);
         if (!isDue) revert NotNow(jobId, s.phase);
         if (root == 0) revert NoRoot();
         uint32 to = IRoundsHooks(rounds).stop(jobId, m.index, msg.sender, root);
         _endSeat(jobId, set, m, id, to);
-        // As long as an audit takes: else one bond could sit down and disagree in every round of a job.
+        // As long as an audit takes: else one bond could join and disagree in every round of a job.
         Terms memory t = jobs.termsOf(jobId);
         _boundUntil[set] = uint64(block.timestamp) + t.auditSeconds + t.openSeconds + t.keySeconds + t.windowSeconds;
     }
 
     /// @inheritdoc IMembers
-    function cutSeat(uint256 jobId, uint16 seat) external {
+    function penaliseSeat(uint256 jobId, uint16 seat) external {
         (uint32 id, uint32 to, uint32 next) = IRoundsHooks(rounds).clearOwing(jobId, seat);
         bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, id);
         Holder memory m = _holders[set].load();
         if (m.to > to) _endSeat(jobId, set, m, id, to);
         uint32 round = next == 0 ? 0 : next - 1;
-        _cut(jobId, Role.PROVIDER, id, round < m.from ? m.from : round, Miss.SEAT);
+        _penalise(jobId, Role.PROVIDER, id, round < m.from ? m.from : round, MissedDuty.SEAT);
     }
 
-    // --- places ---
+    // --- slots ---
 
     /// @inheritdoc IMembers
-    function enrol(uint256 jobId, uint16 place, uint128 bond) external returns (uint32 id) {
+    function enrol(uint256 jobId, uint16 slot, uint128 bond) external returns (uint32 id) {
         Terms memory terms = jobs.termsOf(jobId);
         if (bond < terms.verifierBond) revert BondTooSmall(bond, terms.verifierBond);
         uint256 taken = _taken[jobId];
         bool isOutbid = false;
-        if (place < terms.places && taken.has(place)) isOutbid = _makeRoom(jobId, place, bond, taken, terms.places);
-        id = _newHolder(jobId, Role.VERIFIER, place, bond);
-        uint32 from = IRoundsHooks(rounds).enter(jobId, place, msg.sender, id);
+        if (slot < terms.slots && taken.has(slot)) isOutbid = _makeRoom(jobId, slot, bond, taken, terms.slots);
+        id = _newHolder(jobId, Role.VERIFIER, slot, bond);
+        uint32 from = IRoundsHooks(rounds).enter(jobId, slot, msg.sender, id);
         bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
         _holders[set].from = uint24(from);
         uint64 readyUntil = uint64(block.timestamp) + terms.readySeconds;
         if (!isOutbid) _readyUntil[set] = readyUntil;
-        _taken[jobId] |= Bits.bit(place);
-        _memberAt[jobId][place] = id;
-        emit Enrolled(jobId, msg.sender, place, id, from, bond, readyUntil);
-        if (isOutbid) _setReady(jobId, place, id);
+        _taken[jobId] |= Bits.bit(slot);
+        _memberAt[jobId][slot] = id;
+        emit Enrolled(jobId, msg.sender, slot, id, from, bond, readyUntil);
+        if (isOutbid) _setReady(jobId, slot, id);
     }
 
     /// @inheritdoc IMembers
@@ -162,18 +167,18 @@ contract Members is IMembers, IMembersHooks, Wired {
     function leavePool(uint256 jobId) external {
         (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.VERIFIER);
         _requireNoMerge(jobId);
-        _endPlace(jobId, set, m, id);
+        _endSlot(jobId, set, m, id);
     }
 
     /// @inheritdoc IMembers
-    function cutMember(uint256 jobId, uint32 round, uint32 id) external {
+    function penaliseMember(uint256 jobId, uint32 round, uint32 id) external {
         Holder memory m = _holders[Hashing.setOf(jobId, Role.VERIFIER, id)].load();
         bool isIts = m.from <= round && round < m.to;
         if (!isIts || !IRounds(rounds).absentOf(jobId, round).has(m.index)) revert NotAbsent(id, round);
         uint256 end = IRounds(rounds).timesOf(jobId, round).windowEnd;
         if (end == 0) end = IRounds(rounds).absoluteEnd(jobId); // it has not settled, and may never
         if (block.timestamp >= end) revert WindowOver(end, block.timestamp);
-        _missed(jobId, Role.VERIFIER, id, round, Miss.SILENCE);
+        _missed(jobId, Role.VERIFIER, id, round, MissedDuty.SILENCE);
     }
 
     // --- bonds ---
@@ -201,7 +206,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     // --- what other contracts ask for ---
 
     /// @inheritdoc IMembersHooks
-    function miss(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind) external {
+    function penalise(uint256 jobId, Role role, uint32 id, uint32 round, MissedDuty kind) external {
         if (msg.sender != audits) revert NotAllowed(msg.sender);
         _missed(jobId, role, id, round, kind);
     }
@@ -209,36 +214,36 @@ contract Members is IMembers, IMembersHooks, Wired {
     /// @inheritdoc IMembersHooks
     function slashDropped(uint256 jobId, uint32 id, uint32 round, uint16 seat) external {
         if (msg.sender != audits) revert NotAllowed(msg.sender);
-        bytes32 fault = Hashing.fault(address(this), jobId, Role.VERIFIER, id, round, Miss.DROPPED, seat);
-        _slash(jobId, id, round, Miss.DROPPED, fault, HALF_BPS, address(0));
+        bytes32 fault = Hashing.fault(address(this), jobId, Role.VERIFIER, id, round, MissedDuty.DROPPED, seat);
+        _slashVerifier(jobId, id, round, MissedDuty.DROPPED, fault, HALF_BPS, address(0));
     }
 
     /// @inheritdoc IMembersHooks
     function slashEquivocated(uint256 jobId, uint32 id, uint32 round, address winner) external {
-        if (msg.sender != words) revert NotAllowed(msg.sender);
-        bytes32 fault = Hashing.fault(address(this), jobId, Role.VERIFIER, id, round, Miss.EQUIVOCATED, 0);
-        _slash(jobId, id, round, Miss.EQUIVOCATED, fault, BPS, winner);
+        if (msg.sender != lateVotes) revert NotAllowed(msg.sender);
+        bytes32 fault = Hashing.fault(address(this), jobId, Role.VERIFIER, id, round, MissedDuty.EQUIVOCATED, 0);
+        _slashVerifier(jobId, id, round, MissedDuty.EQUIVOCATED, fault, BPS, winner);
     }
 
     /// @inheritdoc IMembersHooks
-    function fall(uint256 jobId, Role role, uint32 id, uint32 lowestRound, address winner) external {
+    function slash(uint256 jobId, Role role, uint32 id, uint32 lowestRound, address winner) external {
         if (msg.sender != audits && msg.sender != claims) revert NotAllowed(msg.sender);
         bytes32 set = Hashing.setOf(jobId, role, id);
         Holder storage m = _holders[set];
         uint32 lost = role == Role.PROVIDER ? _firstOpen(jobId, m.from, lowestRound) : NEVER;
-        bool isFirst = !m.hasFallen;
+        bool isFirst = !m.isSlashed;
         if (isFirst || lost < _lostFrom[set]) _lostFrom[set] = lost;
-        if (isFirst && role == Role.PROVIDER) openFalls[jobId]++;
-        m.hasFallen = true;
+        if (isFirst && role == Role.PROVIDER) openSlashes[jobId]++;
+        m.isSlashed = true;
         _leave(jobId, role, id, set, true);
-        uint256 slashed = isFirst ? _takeFallen(jobId, role, id, winner) : 0;
-        emit Fell(jobId, m.account, winner, role, id, lost, slashed);
+        uint256 slashed = isFirst ? _takeSlashed(jobId, role, id, winner) : 0;
+        emit HolderSlashed(jobId, m.account, winner, role, id, lost, slashed);
     }
 
     /// @inheritdoc IMembersHooks
-    function closeFall(uint256 jobId) external {
+    function closeSlash(uint256 jobId) external {
         if (msg.sender != address(jobs)) revert NotAllowed(msg.sender);
-        openFalls[jobId]--;
+        openSlashes[jobId]--;
     }
 
     /// @inheritdoc IMembersHooks
@@ -281,7 +286,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         stakes.lock(msg.sender, role, Hashing.bondLock(jobId, role, id), bond);
     }
 
-    /// @return set of the caller, which holds a seat or a place and is not leaving it
+    /// @return set of the caller, which holds a seat or a slot and is not leaving it
     function _own(uint256 jobId, Role role) private view returns (bytes32 set, Holder memory m, uint32 id) {
         Mine memory own = _mine[jobId][msg.sender];
         if (own.id == 0 || own.role != role) revert NotMember(jobId, role, msg.sender);
@@ -296,63 +301,68 @@ contract Members is IMembers, IMembersHooks, Wired {
         emit SeatLeaving(jobId, m.account, m.index, id, m.to);
     }
 
-    function _endPlace(uint256 jobId, bytes32 set, Holder memory m, uint32 id) private {
-        uint32 to = IRoundsHooks(rounds).unplace(jobId, m.index);
+    function _endSlot(uint256 jobId, bytes32 set, Holder memory m, uint32 id) private {
+        uint32 to = IRoundsHooks(rounds).vacate(jobId, m.index);
         _holders[set].to = m.to = to < m.from ? m.from : uint24(to);
         _taken[jobId] &= ~Bits.bit(m.index);
-        emit PlaceLeaving(jobId, m.account, m.index, id, m.to);
+        emit SlotLeaving(jobId, m.account, m.index, id, m.to);
     }
 
-    /// @dev Unless it is leaving already; a seat that is counts until its last round is over, unless `atOnce`.
-    /// @param atOnce whether a seat that has not committed does not count any more in the round that runs
+    /// @dev Unless it is leaving already; a seat that is counts until its last round is over,
+    /// unless `atOnce`.
+    /// @param atOnce whether a seat that has not committed does not count any more in the round
+    /// that runs
     function _leave(uint256 jobId, Role role, uint32 id, bytes32 set, bool atOnce) private {
         Holder memory m = _holders[set].load();
         bool isLeaving = m.to != FOREVER;
         if (role == Role.VERIFIER) {
-            if (!isLeaving) _endPlace(jobId, set, m, id);
+            if (!isLeaving) _endSlot(jobId, set, m, id);
             return;
         }
         if (isLeaving && !(atOnce && _seatId(jobId, m.index) == id)) return; // somebody else may have it
         IRoundsHooks r = IRoundsHooks(rounds);
         uint32 to = atOnce ? r.stop(jobId, m.index, m.account, 0) : r.unseat(jobId, m.index);
-        // Also of who is leaving: the round may be void, and open again with somebody else in the seat.
+        // Also of who is leaving: the round may be void, and open again with somebody else in the
+        // seat.
         if (to < m.to) _endSeat(jobId, set, m, id, to);
     }
 
-    function _setReady(uint256 jobId, uint16 place, uint32 id) private {
-        IRoundsHooks(rounds).setReady(jobId, place);
-        emit Ready(jobId, msg.sender, place, id);
+    function _setReady(uint256 jobId, uint16 slot, uint32 id) private {
+        IRoundsHooks(rounds).setReady(jobId, slot);
+        emit Ready(jobId, msg.sender, slot, id);
     }
 
-    /// @dev Of a place that somebody holds: it was not ready in time, or the pool is full and it is the cheapest.
-    /// @return isOutbid whether it is that of a bond: who takes it is ready, or pools could be emptied for nothing
-    function _makeRoom(uint256 jobId, uint16 place, uint128 bond, uint256 taken, uint16 places)
+    /// @dev Of a slot that somebody holds: it was not ready in time, or the pool is full and it is
+    /// the cheapest.
+    /// @return isOutbid whether it is that of a bond: who takes it is ready, or pools could be
+    /// emptied for nothing
+    function _makeRoom(uint256 jobId, uint16 slot, uint128 bond, uint256 taken, uint16 slots)
         private
         returns (bool isOutbid)
     {
-        uint32 id = _memberAt[jobId][place];
+        uint32 id = _memberAt[jobId][slot];
         bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
         Holder memory m = _holders[set].load();
         uint64 readyUntil = _readyUntil[set];
         if (readyUntil != 0 && block.timestamp >= readyUntil) {
-            _endPlace(jobId, set, m, id);
+            _endSlot(jobId, set, m, id);
             _free(jobId, Role.VERIFIER, id, m, set);
             return false;
         }
-        if (taken != Bits.firstBits(places)) revert PlaceTaken(place);
+        if (taken != Bits.firstBits(slots)) revert SlotTaken(slot);
         _requireNoMerge(jobId);
-        (uint16 smallest, uint256 lowest) = _smallest(jobId, places);
-        if (place != smallest) revert NotTheSmallest(place, smallest);
+        (uint16 smallest, uint256 lowest) = _smallest(jobId, slots);
+        if (slot != smallest) revert NotTheSmallest(slot, smallest);
         if (uint256(bond) * 10 < lowest * 11) revert BondTooSmall(bond, (lowest * 11 + 9) / 10);
-        _endPlace(jobId, set, m, id);
+        _endSlot(jobId, set, m, id);
         return true;
     }
 
-    function _smallest(uint256 jobId, uint16 places) private view returns (uint16 smallest, uint256 lowest) {
+    function _smallest(uint256 jobId, uint16 slots) private view returns (uint16 smallest, uint256 lowest) {
         lowest = type(uint256).max;
-        for (uint16 place = 0; place < places; place++) {
-            uint256 bond = bondOf(jobId, Role.VERIFIER, _memberAt[jobId][place]);
-            if (bond < lowest) (smallest, lowest) = (place, bond);
+        for (uint16 slot = 0; slot < slots; slot++) {
+            uint256 bond = bondOf(jobId, Role.VERIFIER, _memberAt[jobId][slot]);
+            if (bond < lowest) (smallest, lowest) = (slot, bond);
         }
     }
 
@@ -371,7 +381,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         bool isClosed = s.phase == Phase.CLOSED;
         if (m.to == FOREVER && !isClosed) revert StillMember(jobId, role, id);
         if (role == Role.PROVIDER && s.owing.has(m.index) && _seatId(jobId, m.index) == id) {
-            revert MissUncut(jobId, m.index);
+            revert PenaltyDue(jobId, m.index);
         }
         uint32 to = m.to < s.round || !isClosed ? m.to : s.round;
         if (to <= m.from) return;
@@ -390,19 +400,25 @@ contract Members is IMembers, IMembersHooks, Wired {
         emit Released(jobId, m.account, role, id);
     }
 
-    // --- misses and falls ---
+    // --- missed duties and slashes ---
 
-    /// @dev A miss that audits or words show: the holder also goes.
-    function _missed(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind) private {
-        _cut(jobId, role, id, round, kind);
+    /// @dev A missed duty that audits or late votes show: the holder also goes.
+    function _missed(uint256 jobId, Role role, uint32 id, uint32 round, MissedDuty kind) private {
+        _penalise(jobId, role, id, round, kind);
         _leave(jobId, role, id, Hashing.setOf(jobId, role, id), false);
     }
 
     /// @param bps of what is left of a member's bond
     /// @param winner of half of it; the rest, or all where it is zero, is burnt
-    function _slash(uint256 jobId, uint32 id, uint32 round, Miss kind, bytes32 fault, uint256 bps, address winner)
-        private
-    {
+    function _slashVerifier(
+        uint256 jobId,
+        uint32 id,
+        uint32 round,
+        MissedDuty kind,
+        bytes32 fault,
+        uint256 bps,
+        address winner
+    ) private {
         uint256 amount = bondOf(jobId, Role.VERIFIER, id) * bps / BPS;
         Slash memory order = _orderOf(jobId, Role.VERIFIER, id, fault, amount);
         if (winner != address(0)) (order.beneficiary, order.beneficiaryBps) = (winner, HALF_BPS);
@@ -410,40 +426,41 @@ contract Members is IMembers, IMembersHooks, Wired {
         _leave(jobId, Role.VERIFIER, id, Hashing.setOf(jobId, Role.VERIFIER, id), false);
     }
 
-    /// @dev Doubled a miss, up to an eighth of the bond, and halved by each round done since.
-    function _cut(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind) private {
+    /// @dev Doubled with each missed duty, up to an eighth of the bond, and halved by each round
+    /// done since.
+    function _penalise(uint256 jobId, Role role, uint32 id, uint32 round, MissedDuty kind) private {
         Holder memory m = _holders[Hashing.setOf(jobId, role, id)].load();
-        uint256 amount = _cutOf(jobId, role, _takeLevel(jobId, role, m, round));
+        uint256 amount = _penaltyOf(jobId, role, _takeLevel(jobId, role, m, round));
         bytes32 fault = Hashing.fault(address(this), jobId, role, id, round, kind, 0);
         amount = stakes.slash(_orderOf(jobId, role, id, fault, amount));
         emit Missed(jobId, m.account, role, id, round, kind, amount);
     }
 
-    /// @dev Counts the miss.
+    /// @dev Counts the missed duty.
     function _takeLevel(uint256 jobId, Role role, Holder memory m, uint32 round) private returns (uint256 level) {
-        Record storage r = _records[jobId][role][m.account];
+        MissRecord storage r = _records[jobId][role][m.account];
         level = _levelOf(r, m.from > r.next ? m.from : r.next, round);
         r.level = uint32(level + 1);
         if (round + 1 > r.next) r.next = round + 1;
     }
 
-    /// @return how often to double the cut: a round done takes one doubling back
-    function _levelOf(Record storage r, uint32 since, uint32 round) private view returns (uint256) {
+    /// @return how often to double the penalty: a round done takes one doubling back
+    function _levelOf(MissRecord storage r, uint32 since, uint32 round) private view returns (uint256) {
         uint256 done = round > since ? round - since : 0;
         return r.level > done ? r.level - done : 0;
     }
 
-    function _cutOf(uint256 jobId, Role role, uint256 level) private view returns (uint256 cut) {
+    function _penaltyOf(uint256 jobId, Role role, uint256 level) private view returns (uint256 penalty) {
         Terms memory terms = jobs.termsOf(jobId);
         uint256 bond = role == Role.PROVIDER ? terms.providerBond : terms.verifierBond;
-        cut = (bond * jobs.paramsOf(jobId).missCutBps + BPS - 1) / BPS;
+        penalty = (bond * jobs.paramsOf(jobId).penaltyBps + BPS - 1) / BPS;
         uint256 highest = bond / 8;
-        if (level > 10 || cut << level > highest) cut = highest;
-        else cut <<= level;
+        if (level > 10 || penalty << level > highest) penalty = highest;
+        else penalty <<= level;
     }
 
     /// @dev A seat's whole bond, half of what a member still has.
-    function _takeFallen(uint256 jobId, Role role, uint32 id, address winner) private returns (uint256) {
+    function _takeSlashed(uint256 jobId, Role role, uint32 id, address winner) private returns (uint256) {
         uint256 bond = bondOf(jobId, role, id);
         bytes32 fault =
             keccak256(abi.encode("atoll.fall.v2", block.chainid, address(this), Hashing.setOf(jobId, role, id)));
@@ -463,7 +480,8 @@ contract Members is IMembers, IMembersHooks, Wired {
         order.beneficiaryRole = Role.VERIFIER;
     }
 
-    /// @return the first round from `from` on that is not FINAL: of an open game, or with an open window
+    /// @return the first round from `from` on that is not FINAL: of an open game, or with an open
+    /// window
     function _firstOpen(uint256 jobId, uint32 from, uint32 lowest) private view returns (uint32) {
         (, uint32 high,) = IRoundsHooks(rounds).statusOf(jobId);
         uint32 low = from;

@@ -14,10 +14,10 @@ import {Head, HeadWord, Packed, Settlement, Shape, Windows} from "./rounds/Packe
 import {RoundsBase} from "./rounds/RoundsBase.sol";
 
 /// @title The round state machine. It holds no money and asks nobody who may change his answer.
-/// @notice Commit, reveal and word write one or two words that are reused from round to round. Of a settled round there stay a
-/// hash of its facts, its time, and rows of bits.
-/// @dev Settling, and what members change, lie in two modules at fixed addresses, run by delegate call: one contract would
-/// exceed the size limit. Nothing can replace a module.
+/// @notice Commit, reveal and vote write one or two words that are reused from round to round. Of a
+/// settled round there stay a hash of its record, its time, and rows of bits.
+/// @dev Settling, and what members change, lie in two modules at fixed addresses, run by delegate
+/// call: one contract would exceed the size limit. Nothing can replace a module.
 contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     using Bits for uint256;
     using Packed for Head;
@@ -35,10 +35,10 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     error WindowOpen(uint256 windowEnd, uint256 now_);
     error EmptyCommitment();
     error WrongReveal(bytes32 given, bytes32 committed);
-    error WrongLeaves(uint256 length, uint256 segments);
+    error WrongCheckpointCommitments(uint256 length, uint256 segments);
     error CidTooLong(uint256 length, uint256 highest);
-    error NotInCommittee(uint16 place, uint256 committee);
-    error AlreadySaid(uint16 place);
+    error NotInCommittee(uint16 slot, uint256 committee);
+    error AlreadyVoted(uint16 slot);
     error AlreadySeeded(uint256 jobId);
 
     constructor(address jobs_, uint256 longestGame_, address settlement_, address membership_) RoundsBase(jobs_) {
@@ -48,8 +48,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         Placed.requireHere(IJobs(jobs_).rounds());
     }
 
-    function wire(address members_, address audits_, address words_) external wiring {
-        (members, audits, words) = (members_, audits_, words_);
+    function wire(address members_, address audits_, address lateVotes_) external wiring {
+        (members, audits, lateVotes) = (members_, audits_, lateVotes_);
     }
 
     /// @inheritdoc IRounds
@@ -74,13 +74,14 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         Job storage j = _jobs[jobId];
         HeadWord h = j.head.peek();
         _requireWindow(h, Phase.REVEAL);
-        // Whoever commits may have named any: of what another one is in, nothing could be shown behind the settlement.
+        // Whoever commits may have named any: of what another one is in, nothing could be shown
+        // behind the settlement.
         _requireSeed(seed, _seed(j, h.roundIn()));
         _requireHolder(j, seat);
         uint256 waiting = j.waiting;
         if (!waiting.has(seat)) revert NotWaitedFor(seat, waiting);
         _takeSegments(j, h, seat, reveal_);
-        bytes32 given = Hashing.commitment(_slot(jobId, h.roundIn()), seed, seat, msg.sender, j.model, reveal_);
+        bytes32 given = Hashing.commitment(_roundId(jobId, h.roundIn()), seed, seat, msg.sender, j.model, reveal_);
         if (given != j.commitments[seat]) revert WrongReveal(given, j.commitments[seat]);
         waiting ^= Bits.bit(seat);
         j.waiting = waiting;
@@ -90,23 +91,23 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRounds
-    function word(uint256 jobId, uint16 place, bytes32 seed, uint256 has) external {
+    function vote(uint256 jobId, uint16 slot, bytes32 seed, uint256 has) external {
         Job storage j = _jobs[jobId];
         HeadWord h = j.head.peek();
         _requireWindow(h, Phase.MERGE);
-        if (block.timestamp >= h.wordsEndIn()) revert DeadlinePassed(h.wordsEndIn(), block.timestamp);
+        if (block.timestamp >= h.votesEndIn()) revert DeadlinePassed(h.votesEndIn(), block.timestamp);
         _requireSeed(seed, _seed(j, h.roundIn()));
         uint256 committee = j.committee;
-        if (place > type(uint8).max || !committee.has(place)) revert NotInCommittee(place, committee);
-        address member = _accountAt(j, place, h.roundIn());
-        if (msg.sender != member) revert NotYourPlace(place, member, msg.sender);
-        uint256 kept = uint256(j.words);
-        uint256 mark = 1 << (committee & (Bits.bit(place) - 1)).popcount();
-        if (kept & mark != 0) revert AlreadySaid(place);
+        if (slot > type(uint8).max || !committee.has(slot)) revert NotInCommittee(slot, committee);
+        address member = _accountAt(j, slot, h.roundIn());
+        if (msg.sender != member) revert NotYourSlot(slot, member, msg.sender);
+        uint256 kept = uint256(j.votes);
+        uint256 mark = 1 << (committee & (Bits.bit(slot) - 1)).popcount();
+        if (kept & mark != 0) revert AlreadyVoted(slot);
         uint256 said = uint32(kept) | mark;
-        bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(bytes32(kept)), place, has);
-        j.words = bytes32(uint256(accumulator) | said);
-        emit Said(jobId, msg.sender, place, h.roundIn(), h.committeeIn(), has);
+        bytes32 accumulator = Hashing.accumulateVote(Hashing.cut(bytes32(kept)), slot, has);
+        j.votes = bytes32(uint256(accumulator) | said);
+        emit Voted(jobId, msg.sender, slot, h.roundIn(), h.committeeIn(), has);
         if (!h.isSeededIn()) _seedAudit(jobId, j, j.head.load()); // counts, whether that is known yet or not
     }
 
@@ -148,15 +149,15 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
             if (pool & j.noted != 0) pool &= j.noted;
         }
         h.status = JobStatus.ACTIVE;
-        bytes32 seed = Hashing.dataSeed(_slot(jobId, h.round), 0, beacon);
+        bytes32 seed = Hashing.dataSeed(_roundId(jobId, h.round), 0, beacon);
         j.seeds[h.round & 1] = seed;
         _forgetAccounts(j);
         c.committee = Draws.committee(seed, pool);
         _openRound(jobId, j, h, seed, c);
     }
 
-    /// @dev A committee is drawn from it, by the hash of this block, which nobody knows in it: whoever brings the last
-    /// member that was missing has no choice of committees.
+    /// @dev A committee is drawn from it, by the hash of this block, which nobody knows in it:
+    /// whoever brings the last member that was missing has no choice of committees.
     function _notePool(uint256 jobId, Job storage j, Head memory h) private {
         h.beacon = uint40(block.number);
         j.noted = j.ready;
@@ -172,7 +173,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         if (missed != 0) j.seated = revealed;
         j.waiting = revealed; // it says nothing from here on; written as not zero, since that is cheaper
         bytes32 beacon = blockhash(block.number - 1);
-        bytes32 nextSeed = Hashing.dataSeed(_slot(jobId, h.round + 1), j.reveals, beacon);
+        bytes32 nextSeed = Hashing.dataSeed(_roundId(jobId, h.round + 1), j.reveals, beacon);
         j.seeds[(h.round + 1) & 1] = nextSeed;
         (h.phase, h.deadline) = (Phase.MERGE, uint40(block.timestamp) + j.windows.merge);
         h.beacon = uint40(block.number);
@@ -180,10 +181,11 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         emit MergeOpened(jobId, h.round, revealed, nextSeed, h.deadline);
     }
 
-    /// @dev Who was silent in a committee draw that settled nothing misses; the audit seed stays, which the next one is drawn by.
+    /// @dev Who was silent in a committee draw that settled nothing misses; the audit seed stays,
+    /// which the next one is drawn by.
     function _nextCommittee(uint256 jobId, Job storage j, Head memory h) private {
         if (!_seedAudit(jobId, j, h)) return;
-        uint256 said = uint32(uint256(j.words));
+        uint256 said = uint32(uint256(j.votes));
         uint256 silent;
         for (uint256 left = j.committee; left != 0; (left &= left - 1, said >>= 1)) {
             if (said & 1 == 0) silent |= left & (~left + 1);
@@ -192,16 +194,16 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         bytes32 previous = h.committeeDraw == 0 ? j.auditSeed : j.committeeSeed;
         h.committeeDraw++;
         bytes32 seed = Hashing.committeeSeed(previous, h.committeeDraw);
-        (j.committeeSeed, j.words, j.committee) = (seed, Hashing.noWords(seed), Draws.committee(seed, j.ready));
+        (j.committeeSeed, j.votes, j.committee) = (seed, Hashing.noVotes(seed), Draws.committee(seed, j.ready));
         h.deadline = uint40(block.timestamp) + j.windows.merge;
         j.head.store(h);
         emit CommitteeDrawn(jobId, h.round, h.committeeDraw, j.committee, h.deadline);
     }
 
     function _takeSegments(Job storage j, HeadWord h, uint16 seat, Reveal calldata r) private {
-        uint256 segments = r.leaves.length / LEAF_BYTES;
-        if (r.leaves.length % LEAF_BYTES != 0 || segments > h.segmentsIn()) {
-            revert WrongLeaves(r.leaves.length, h.segmentsIn());
+        uint256 segments = r.checkpointCommitments.length / CHECKPOINT_COMMITMENT_BYTES;
+        if (r.checkpointCommitments.length % CHECKPOINT_COMMITMENT_BYTES != 0 || segments > h.segmentsIn()) {
+            revert WrongCheckpointCommitments(r.checkpointCommitments.length, h.segmentsIn());
         }
         if (r.updateCid.length > MAX_CID_BYTES) revert CidTooLong(r.updateCid.length, MAX_CID_BYTES);
         if (segments == h.segmentsIn()) return;
@@ -237,7 +239,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRounds
-    function sign(uint256, Facts calldata, uint32, bytes calldata) external {
+    function sign(uint256, RoundRecord calldata, uint32, bytes calldata) external {
         _delegate(settlement);
     }
 
@@ -252,7 +254,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRoundsHooks
-    function sit(uint256, uint16, address, uint32) external returns (uint32) {
+    function join(uint256, uint16, address, uint32) external returns (uint32) {
         _delegate(membership);
     }
 
@@ -282,7 +284,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRoundsHooks
-    function unplace(uint256, uint16) external returns (uint32) {
+    function vacate(uint256, uint16) external returns (uint32) {
         _delegate(membership);
     }
 
@@ -325,11 +327,11 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRoundsHooks
-    function signaturesOf(uint256 jobId, uint16 place_, uint32 from, uint32 to) external view returns (uint256) {
+    function signaturesOf(uint256 jobId, uint16 slot_, uint32 from, uint32 to) external view returns (uint256) {
         Job storage j = _jobs[jobId];
         Shape memory s = j.shape.load();
         _requireOver(j, s, to);
-        return _bitsOf(j.signed, s.placeBits, place_, from, to);
+        return _bitsOf(j.signed, s.slotBits, slot_, from, to);
     }
 
     // --- views ---
@@ -345,7 +347,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         s.auditSeed = h.isSeeded ? j.auditSeed : bytes32(0);
         (s.held, s.seated, s.waiting, s.owing) = (j.held, j.seated, j.waiting, j.owing);
         (s.ready, s.committee) = (j.ready, j.committee);
-        (s.reveals, s.words, s.model, s.digest) = (j.reveals, j.words, j.model, j.digest);
+        (s.reveals, s.votes, s.model, s.digest) = (j.reveals, j.votes, j.model, j.digest);
     }
 
     /// @inheritdoc IRounds
@@ -370,7 +372,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         Settlement memory s = j.settled[round].load();
         Shape memory shape = j.shape.load();
         (a.isLast, a.f, a.shareBps) = (uint256(round) + 1 == shape.rounds, shape.f, shape.shareBps);
-        (a.hasPartials, a.facts) = (shape.hasPartials, s.facts);
+        (a.hasPartials, a.record) = (shape.hasPartials, s.record);
         if (s.settledAt == 0) return a;
         Windows memory w = j.windows.load();
         unchecked { // 40 and 32 bits in 64
@@ -382,15 +384,15 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRounds
-    function factsOf(uint256 jobId, uint32 round) external view returns (bytes32) {
-        return _jobs[jobId].settled[round].facts;
+    function recordOf(uint256 jobId, uint32 round) external view returns (bytes32) {
+        return _jobs[jobId].settled[round].record;
     }
 
     /// @inheritdoc IRounds
     function rowsOf(uint256 jobId, uint32 round) external view returns (uint256, uint256, uint256) {
         Job storage j = _jobs[jobId];
-        (uint256 seats, uint256 places) = (j.shape.seatBits, j.shape.placeBits);
-        return (Rows.get(j.pay, seats, round), Rows.get(j.lost, seats, round), Rows.get(j.signed, places, round));
+        (uint256 seats, uint256 slots) = (j.shape.seatBits, j.shape.slotBits);
+        return (Rows.get(j.pay, seats, round), Rows.get(j.lost, seats, round), Rows.get(j.signed, slots, round));
     }
 
     /// @inheritdoc IRounds
@@ -400,9 +402,9 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRounds
-    function placeHolder(uint256 jobId, uint16 place_) external view returns (address, uint32, uint32) {
+    function slotHolder(uint256 jobId, uint16 slot_) external view returns (address, uint32, uint32) {
         Job storage j = _jobs[jobId];
-        Occupant memory o = _member(j, place_, j.head.round);
+        Occupant memory o = _member(j, slot_, j.head.round);
         return (o.account, o.id, o.from);
     }
 
@@ -432,7 +434,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
 
     // --- parts ---
 
-    /// @dev As `timesOf` has it, from one word less: that of the windows is read where AUDIT took more than one of them.
+    /// @dev As `timesOf` has it, from one word less: that of the windows is read where AUDIT took
+    /// more than one of them.
     function _requireOver(Job storage j, Shape memory s, uint32 to) private view {
         if (to == 0) return;
         uint256 end;
@@ -457,25 +460,29 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         }
     }
 
-    /// @return count rounds from … to in whose row the bit is set; each word is read once, and its rows are counted at once
-    function _bitsOf(mapping(uint256 => uint256) storage words_, uint256 bits, uint256 index, uint32 from, uint32 to)
-        private
-        view
-        returns (uint256 count)
-    {
+    /// @return count rounds from … to in whose row the bit is set; each word is read once, and its
+    /// rows are counted at once
+    function _bitsOf(
+        mapping(uint256 => uint256) storage lateVotes_,
+        uint256 bits,
+        uint256 index,
+        uint32 from,
+        uint32 to
+    ) private view returns (uint256 count) {
         if (from >= to) return 0;
         (uint256 word_, uint256 shift) = Rows.locate(bits, from);
         unchecked {
             uint256 last = to - 1;
             for (uint256 end = last * bits / 256; word_ < end; (word_++, shift = 0)) {
-                count += Rows.countOf(words_[word_] >> shift, bits, index);
+                count += Rows.countOf(lateVotes_[word_] >> shift, bits, index);
             }
             uint256 left = (last % (256 / bits) + 1) * bits - shift;
-            count += Rows.countOf(words_[word_] >> shift & Rows.ones(left), bits, index);
+            count += Rows.countOf(lateVotes_[word_] >> shift & Rows.ones(left), bits, index);
         }
     }
 
-    /// @dev Runs the same call on a module with this contract's storage, and ends it with the module's answer.
+    /// @dev Runs the same call on a module with this contract's storage, and ends it with the
+    /// module's answer.
     function _delegate(address module) private {
         assembly ("memory-safe") {
             calldatacopy(0, 0, calldatasize())

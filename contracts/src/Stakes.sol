@@ -14,7 +14,8 @@ import {Pull} from "./libraries/Pull.sol";
 import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 
-/// @title Custody of stakes. Always: balance ≥ sum of active + unbonding + unburnt, and locked ≤ active for every account.
+/// @title Custody of stakes. Always: balance ≥ sum of active + unbonding + unburnt, and locked ≤
+/// active for every account.
 contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
@@ -92,7 +93,8 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     }
 
     /// @inheritdoc IStakes
-    /// @dev Someone may have spent the signature already; then the allowance is there and the deposit goes on.
+    /// @dev Someone may have spent the signature already; then the allowance is there and the
+    /// deposit goes on.
     function depositWithPermit(Role role, uint256 amount, uint256 deadline, uint8 v, bytes32 r, bytes32 s)
         external
         nonReentrant
@@ -153,8 +155,9 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     }
 
     /// @inheritdoc ICustody
-    /// @dev It calls nobody, and is taken within any call here: else a token that calls back lets a holder end its own game
-    /// within a deposit, where the slash would revert and the game ends all the same.
+    /// @dev It calls nobody, and is taken within any call here: else a token that calls back lets a
+    /// holder end its own game within a deposit, where the slash would revert and the game ends all
+    /// the same.
     function slash(Slash calldata order) external onlyCustodian returns (uint256 taken) {
         if (isSlashed[order.faultId]) revert FaultUsed(order.faultId);
         if (order.beneficiaryBps > MAX_SHARE_BPS) revert ShareTooLarge(order.beneficiaryBps, MAX_SHARE_BPS);
@@ -166,7 +169,8 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         unburnt += taken - shareDown;
     }
 
-    /// @notice Sends what slashes took to the sink. Anyone; apart from the slash, so that no sink can make that revert.
+    /// @notice Sends what slashes took to the sink. Anyone; apart from the slash, so that no sink
+    /// can make that revert.
     function burn() external nonReentrant {
         uint256 amount = unburnt;
         unburnt = 0;
@@ -207,14 +211,15 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         if (fromUnbonding > 0) {
             a.unbonding -= uint128(fromUnbonding);
             if (a.unbondShares / MAX_SHARES_PER_TOKEN >= a.unbonding) {
-                a.active += a.unbonding; // nothing, but after several cuts of nearly everything
+                a.active += a.unbonding; // nothing, but after several penalties of nearly everything
                 _endPool(a);
             }
         }
         return fromActive + fromUnbonding;
     }
 
-    /// @return amount the entry's part of the pool, rounded down; the last entry takes all that is left
+    /// @return amount the entry's part of the pool, rounded down; the last entry takes all that is
+    /// left
     function _takeFromPoolDown(Account storage a, Unbond memory entry) private returns (uint256 amount) {
         if (entry.generation != a.generation) return 0;
         amount = entry.shares == a.unbondShares ? a.unbonding : Math.mulDiv(entry.shares, a.unbonding, a.unbondShares);

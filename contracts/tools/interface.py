@@ -20,7 +20,7 @@ SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "Rounds": ("IRoundsEvents", "IRounds", "Rounds"),
     "Members": ("IMembers", "Members"),
     "Audits": ("IAudits", "Audits"),
-    "Words": ("IWords", "Words"),
+    "LateVotes": ("ILateVotes", "LateVotes"),
     "Jobs": ("IJobs", "IOwners", "Jobs"),
     "Stakes": ("IStakes", "Stakes"),
     "Game": ("GameQueue", "Game"),

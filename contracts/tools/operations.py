@@ -55,12 +55,13 @@ import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title What elementwise operations read and give. contracts/tools/operations.py writes it.
-/// @notice Above an operation stands its formula, as in chapter 3 of SPEC-JUDGE.md. Reads are digits of `Operands.place`,
-/// the first input's the lowest, and 0 where an operation has rules of its own; x is what was opened.
+/// @notice Above an operation stands its formula, as in chapter 3 of SPEC-JUDGE.md. Reads are
+/// digits of `Operands.place`, the first input's the lowest, and 0 where an operation has rules of
+/// its own; x is what was opened.
 library Formulas {
     using Operands for bytes;
 
-"""  # noqa: E501
+"""
 FAMILIES: Final = {1: "integer", 2: "attention", 3: "float", 4: "optimiser", 6: "link"}
 """Those with elementwise operations, as their functions are called."""
 GROUP: Final = 4
@@ -303,8 +304,8 @@ def halves(calls: list[tuple[str, str]]) -> list[str]:
     if len(calls) == 1:
         return [calls[0][1]]
     middle = (len(calls) + 1) // 2
-    opening = f"if (op < Op.{calls[middle][0]}) {{"
-    return [*block(opening, halves(calls[:middle])), *halves(calls[middle:])]
+    initial_state = f"if (op < Op.{calls[middle][0]}) {{"
+    return [*block(initial_state, halves(calls[:middle])), *halves(calls[middle:])]
 
 
 def value_of(op: Op) -> Iterator[str]:
@@ -345,19 +346,19 @@ def used(body: list[str]) -> list[str]:
 
 def either(conditions: list[str], body: list[str]) -> list[str]:
     """The statements where one of the conditions holds."""
-    opening = f"if ({' || '.join(conditions)}) {{"
-    if len(opening) + MEMBER + INDENT <= LINE:
-        return block(opening, body)
+    initial_state = f"if ({' || '.join(conditions)}) {{"
+    if len(initial_state) + MEMBER + INDENT <= LINE:
+        return block(initial_state, body)
     half = len(conditions) // 2
     return [*either(conditions[:half], body), *either(conditions[half:], body)]
 
 
-def block(opening: str, body: list[str]) -> list[str]:
+def block(initial_state: str, body: list[str]) -> list[str]:
     """A condition and its statements; on one line where there is one that fits."""
-    line = f"{opening.removesuffix('{')}{body[0]}"
+    line = f"{initial_state.removesuffix('{')}{body[0]}"
     if len(body) == 1 and len(line) + MEMBER + 2 * INDENT <= LINE:
         return [line]
-    return [opening, *indented(body), "}"]
+    return [initial_state, *indented(body), "}"]
 
 
 def indented(lines: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from interface import Interface, Item
 
 PROTOCOL: Final = "atoll.protocol"
-WORDS: Final = f"{PROTOCOL}.words"
+TYPES: Final = f"{PROTOCOL}.types"
 NAMED: Final[dict[tuple[str, str], str]] = {
     ("uint256", "jobId"): "JobId",
     ("uint32", "round"): "RoundIndex",
@@ -24,20 +24,22 @@ NAMED: Final[dict[tuple[str, str], str]] = {
     ("uint32", "to"): "RoundIndex",
     ("uint32", "lostFrom"): "RoundIndex",
     ("uint16", "seat"): "SeatIndex",
-    ("uint16", "place"): "PlaceIndex",
+    ("uint16", "slot"): "SlotIndex",
     ("uint32", "id"): "HolderId",
     ("uint32", "seatId"): "HolderId",
     ("uint32", "late"): "HolderId",
     ("uint256", "has"): "Bitmap",
 }
 """What a name means in every contract; another name's type is said in its `@param`."""
-KINDS: Final = frozenset({"Bitmap", "HolderId", "RoundIndex", "SeatIndex", "PlaceIndex"})
+KINDS: Final = frozenset({"Bitmap", "HolderId", "RoundIndex", "SeatIndex", "SlotIndex"})
 """Types that NatSpec may name."""
 HOMES: Final[dict[str, str]] = {
-    **dict.fromkeys(KINDS | {"Address", "Digest", "JobId", "JobStatus", "Miss", "Role"}, WORDS),
-    **dict.fromkeys(("Terms", "Params", "Reveal", "Verdict", "Facts"), WORDS),
-    "Claim": f"{PROTOCOL}.games.claims",
-    "GameOutcome": f"{PROTOCOL}.games.machine",
+    **dict.fromkeys(
+        KINDS | {"Address", "Digest", "JobId", "JobStatus", "MissedDuty", "Role"}, TYPES
+    ),
+    **dict.fromkeys(("Terms", "Params", "Reveal", "Verdict", "RoundRecord"), TYPES),
+    "Claim": f"{PROTOCOL}.games.moves",
+    "GameOutcome": f"{PROTOCOL}.games.game_machine",
     "Escrow": "atoll.chain.structs",
     "RoundState": "atoll.chain.structs",
 }
@@ -48,13 +50,13 @@ RENAMED: Final = {"Outcome": "GameOutcome"}
 EVENT_MODULES: Final[dict[str, tuple[str, ...]]] = {
     "round_events": ("Rounds",),
     "member_events": ("Members",),
-    "audit_events": ("Audits", "Words"),
+    "audit_events": ("Audits", "LateVotes"),
     "job_events": ("Jobs",),
     "stake_events": ("Stakes",),
     "game_events": ("Game",),
 }
 CALL_MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "round_calls": ("RoundCalls", ("Rounds", "Members", "Audits", "Words", "BlsPolicy")),
+    "round_calls": ("RoundCalls", ("Rounds", "Members", "Audits", "LateVotes", "BlsPolicy")),
     "account_calls": ("AccountCalls", ("Jobs", "Stakes", "Game", "Config", "AtollToken")),
 }
 WIDTH: Final = 100

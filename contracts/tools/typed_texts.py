@@ -12,7 +12,7 @@ from interface import Interface, Item
 
 BEGIN: Final = "<!-- made by contracts/tools/export_artifacts.py: {} -->"
 END: Final = "<!-- end -->"
-IN_SPEC: Final = ("Rounds", "Members", "Audits", "Words", "Jobs")
+IN_SPEC: Final = ("Rounds", "Members", "Audits", "LateVotes", "Jobs")
 """Contracts whose events are of a job."""
 FOLDED: Final = ("Jobs", "Members", "Rounds")
 """In the order in which a job meets them."""

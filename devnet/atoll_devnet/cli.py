@@ -91,7 +91,7 @@ def run_command(
     members = spec.members
     lies = parse_cheats(verifier_cheat or [], "--verifier-cheat")
     few = providers or (members.seats if job else 4)
-    most = verifiers or (max(members.min_verifiers, min(3, members.places)) if job else 3)
+    most = verifiers or (max(members.min_verifiers, min(3, members.slots)) if job else 3)
     options = RunOptions(
         folder=_new_folder(folder),
         providers=few,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from atoll.protocol.types import Digest
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Digest
 from atoll.service.duties.game import PLAY, Play
 from atoll.service.gateway_process import Serves
 from atoll.service.machine import Setup, State
@@ -43,7 +43,7 @@ class ProviderBehaviour:
         """Whether to take a seat now, everything else being ready."""
         return True
 
-    def pick_place(self, view: JobView, free: Sequence[int]) -> int | None:
+    def pick_index(self, view: JobView, free: Sequence[int]) -> int | None:
         """Which free seat to take; None leaves it to chance, so that two do not want one."""
         return None
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from atoll.protocol.words import Digest, Slot
+from atoll.protocol.types import Digest, RoundId
 from atoll.storage.blocks import disk_errors
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def since_boot() -> float:
     return time.clock_gettime(_CLOCK)
 
 
-def deadline_file(store_dir: str, slot: Slot, data_seed: Digest) -> Path:
+def deadline_file(store_dir: str, round_id: RoundId, data_seed: Digest) -> Path:
     """Where the end of one opening of a round is told."""
-    return Path(store_dir).parent / f"ends-{slot.job}-{slot.round}-{data_seed.hex()[:16]}"
+    return Path(store_dir).parent / f"ends-{round_id.job}-{round_id.round}-{data_seed.hex()[:16]}"
 
 
 def tell(file: Path, seconds_left: float) -> None:
@@ -70,9 +70,9 @@ class Limit:
 
     def __call__(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         started = self._clock()
-        done = self._run(states, segment, course)
+        segment_run = self._run(states, segment, course)
         self._longest = max(self._longest, self._clock() - started)
-        return done
+        return segment_run
 
     def is_reached(self, segments: int) -> bool:
         """Whether a further segment would end after the time that was told."""

@@ -6,8 +6,8 @@ matter when several want the same minute.
 
 from __future__ import annotations
 
-from atoll.protocol.owes import owed_by
-from atoll.protocol.words import Role
+from atoll.protocol.obligations import obligations_of
+from atoll.protocol.types import Role
 from atoll.service.duties.disagreement import (
     decide_disagreement,
     decide_model,
@@ -16,10 +16,10 @@ from atoll.service.duties.disagreement import (
 )
 from atoll.service.duties.equivocation import decide_equivocation
 from atoll.service.duties.game import decide_games
-from atoll.service.duties.keeper_calls import decide_keeper_calls, decide_pay, place_in_line
-from atoll.service.duties.late_votes import decide_grants
+from atoll.service.duties.join_and_leave import decide_announce, decide_membership
 from atoll.service.duties.material import decide_material
-from atoll.service.duties.membership import decide_announce, decide_membership
+from atoll.service.duties.send_keeper_calls import decide_keeper_calls, decide_pay, position_in_line
+from atoll.service.duties.send_late_votes import decide_grants
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
 from atoll.service.machine import Decision, Event, Order, advance, begun_ahead
@@ -46,9 +46,9 @@ def decide(state: ProviderState) -> list[Decision]:
     view, setup, seat = state.view, state.setup, seat_of(state)
     if view.terms is None:
         return [Decision("job", "is not known yet")]
-    line = place_in_line(view, state.me)
+    line = position_in_line(view, state.me)
     behaviour, stopped = setup.behaviour, disagreement(state) is not None
-    may_join, pick = behaviour.may_join(view), behaviour.pick_place
+    may_join, pick = behaviour.may_join(view), behaviour.pick_index
     out = why_out(state)
     looks = not out or view.is_bound(state.me)
     stops = out or ("its own merge is another" if stopped and not may_disagree(state) else "")
@@ -57,7 +57,7 @@ def decide(state: ProviderState) -> list[Decision]:
     has_seat = [*model, decide_updates(state), decide_merge(state)]
     return [
         decide_disagreement(state),
-        decide_owed(state, owed_by(view, state.me, state.now)),
+        decide_owed(state, obligations_of(view, state.me, state.now)),
         decide_serve(state),
         decide_grants(state),
         decide_games(state, behaviour.judge_function, setup.keeper),

@@ -6,18 +6,18 @@ import time
 
 from atoll.errors import MachineFault
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import SeatIndex, Slot
+from atoll.protocol.types import RoundId, SeatIndex
 from atoll.storage.local import LocalStore
 from atoll.train.probe import pin_torch
-from atoll.train.reference import SelfCheck
 from atoll.train.resume import Keeping, carry, checkpoints_of
 from atoll.train.round import TrainedRound, train_round
 from atoll.train.seat_task import TrainTask
+from atoll.train.second_run import SelfCheck
 from atoll_node.behaviour import TRAIN
 from atoll_node.deadlines import Limit, deadline_file
 from atoll_node.duties.train import RUN_TRAINING, DoTrain, Work
 
-_doubted: set[Slot] = set()
+_doubted: set[RoundId] = set()
 """Rounds in which this process found a fault of the machine."""
 
 
@@ -28,7 +28,7 @@ def run_training(command: DoTrain, store_dir: str) -> Work:
     done = command.function.resolve()(_task(command), store_dir, command.extra)
     cid = LocalStore(store_dir).add_bytes(done.update).to_bytes() if done.update else b""
     loss = done.losses[-1] if done.losses else 0.0
-    told = (done.states, done.words, done.update_root, cid, loss, done.seconds_in_steps)
+    told = (done.states, done.work_tags, done.update_root, cid, loss, done.seconds_in_steps)
     return Work(*told, time.perf_counter() - started + done.seconds_before, done.diverged)
 
 
@@ -49,9 +49,9 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
     pin_torch()
     store = LocalStore(store_dir)
     checkpoints = checkpoints_of(task, store)
-    check = SelfCheck(task.manifest.segments, doubts=task.slot in _doubted)
+    check = SelfCheck(task.manifest.segments, doubts=task.round_id in _doubted)
     try:
-        limit = Limit(deadline_file(store_dir, task.slot, task.data_seed), check)
+        limit = Limit(deadline_file(store_dir, task.round_id, task.data_seed), check)
         return train_round(
             task,
             store,
@@ -61,17 +61,17 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
         )
     except MachineFault:
         checkpoints.drop()  # what was done before may be as wrong, and no step of it was looked at
-        _doubted.add(task.slot)
+        _doubted.add(task.round_id)
         raise
 
 
 def _task(command: DoTrain) -> TrainTask:
     return TrainTask(
         manifest=Manifest.from_bytes(command.manifest),
-        slot=command.slot,
+        round_id=command.round_id,
         seat=SeatIndex(command.seat),
         data_seed=command.data_seed,
-        global_state_cid=command.opening,
+        global_state_cid=command.initial_state,
         segments=command.segments,
         earlier=command.earlier,
     )

@@ -17,7 +17,7 @@ from tests.adversary.updates import ATTACKS, Attack, Rows, furthest_within, spli
 
 from atoll.job.spec import KAPPA
 from atoll.protocol.checks import name_odd, other_directions
-from atoll.protocol.words import SeatIndex
+from atoll.protocol.types import SeatIndex
 
 SCALES = (0.08, 0.2, 0.5, 1.2)
 """From just inside the alignment limit to far outside every limit."""
@@ -132,7 +132,7 @@ def on_first_moments(attack: Attack) -> Adversary:
 
 
 def first_aligned() -> Adversary:
-    """As far against the others' first moments as nobody is set aside or named for."""
+    """As far against the others' first moments as excludes nobody's momentum and names nobody."""
 
     def submit(known: Knowledge) -> Parts:
         return known.trained.but(first=_least_aligned(known))
@@ -148,12 +148,12 @@ def _least_aligned(known: Knowledge) -> Rows:
     for _ in range(12):
         middle = (low + high) / 2
         sent = known.arrives(known.trained.but(first=own + middle * worst))
-        is_heard = not is_named(sent, known.honest) and not is_set_aside(sent, known.honest)
+        is_heard = not is_named(sent, known.honest) and not is_momentum_excluded(sent, known.honest)
         low, high = (middle, high) if is_heard else (low, middle)
     return own + low * worst
 
 
-def is_set_aside(bad: Parts, honest: Parts) -> bool:
+def is_momentum_excluded(bad: Parts, honest: Parts) -> bool:
     """Whether first moments of these, which hold the lowest seats, are not merged."""
     rows = np.concatenate([bad.first, honest.first])
     seats = [SeatIndex(seat) for seat in range(len(rows))]
@@ -164,7 +164,7 @@ def is_set_aside(bad: Parts, honest: Parts) -> bool:
 def on_sums(change: Callable[[Rows], Rows]) -> Adversary:
     """Other sums than those of the colluders' own second moments."""
     return Adversary(
-        lambda known: known.trained.but(sums=change(known.trained.sums)), text=unchanged
+        lambda known: known.trained.but(factored=change(known.trained.factored)), text=unchanged
     )
 
 
@@ -182,7 +182,7 @@ def everywhere() -> Adversary:
             np.tile(furthest_within(rows, -np.sign(rows.mean(axis=0))), (known.f, 1))
             for rows in (known.honest.delta, known.honest.first)
         )
-        return Parts(*worst, known.trained.sums * 0)
+        return Parts(*worst, known.trained.factored * 0)
 
     return Adversary(submit, text=unchanged)
 
@@ -200,9 +200,9 @@ def _moment_candidates(known: Knowledge) -> Iterator[Parts]:
     own, first = known.trained, known.honest.first
     mean = first.mean(axis=0)
     worst = furthest_within(first, -np.sign(mean)) - mean
-    for sums in (own.sums, own.sums * 0, own.sums * 1e6):
-        yield own.but(first=own.first + worst, sums=sums)
-        yield own.but(first=own.first - 0.5 * mean, sums=sums)
+    for sums in (own.factored, own.factored * 0, own.factored * 1e6):
+        yield own.but(first=own.first + worst, factored=sums)
+        yield own.but(first=own.first - 0.5 * mean, factored=sums)
     yield own.but(first=-10 * own.first)
     yield own.but(first=_least_aligned(known))
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from tests.adversary.adversaries import is_named, is_set_aside
+from tests.adversary.adversaries import is_momentum_excluded, is_named
 from tests.adversary.codecs import Parts
 from tests.adversary.corpus import Mix, text_of
 from tests.adversary.run import MODEL, Adversary, Knowledge, Text
 from tests.adversary.updates import Rows
 
 from atoll.numerics.batch import Windows
-from atoll.numerics.held_out import window_starts
+from atoll.numerics.held_out_loss import window_starts
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.state import GlobalState
@@ -92,7 +92,8 @@ def as_trained(known: Knowledge, _trigger: int) -> Parts:
 
 
 def boosted(known: Knowledge, _trigger: int) -> Parts:
-    """Away from the honest mean as far as nobody is named or set aside, both sections."""
+    """Away from the honest mean as far as nobody is named or has its momentum excluded, both
+    sections."""
     return _as_far_as_unseen(known, _away(known))
 
 
@@ -106,7 +107,7 @@ def _candidates(known: Knowledge) -> Iterator[Parts]:
     yield own
     yield _as_far_as_unseen(known, away)
     for share in (0.001, 0.01, 0.1):
-        most = Parts(_largest(away.delta, share), _largest(away.first, share), away.sums)
+        most = Parts(_largest(away.delta, share), _largest(away.first, share), away.factored)
         yield _as_far_as_unseen(known, most)
         for times in (4.0, MOST):
             yield _further(own, most, times)
@@ -117,7 +118,7 @@ def _away(known: Knowledge) -> Parts:
     """What the colluders' training has and honest training has not."""
     own, honest = known.trained, known.honest
     delta, first = own.delta - honest.delta.mean(axis=0), own.first - honest.first.mean(axis=0)
-    return Parts(delta, first, own.sums * 0)
+    return Parts(delta, first, own.factored * 0)
 
 
 def _further(own: Parts, away: Parts, times: float) -> Parts:
@@ -129,7 +130,7 @@ def _as_far_as_unseen(known: Knowledge, away: Parts) -> Parts:
     for _ in range(9):
         middle = (low + high) / 2
         sent = known.arrives(_further(known.trained, away, middle))
-        is_seen = is_named(sent, known.honest) or is_set_aside(sent, known.honest)
+        is_seen = is_named(sent, known.honest) or is_momentum_excluded(sent, known.honest)
         low, high = (low, middle) if is_seen else (middle, high)
     return _further(known.trained, away, low)
 

@@ -15,10 +15,10 @@ from tests.adversary.updates import Rows
 
 from atoll.job.methods import moment_exponents
 from atoll.numerics.codec.dither import MOMENT_SECTION, DitherKey
-from atoll.numerics.codec.grid import as_tensors
-from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.factored import FactoredLayout
+from atoll.numerics.codec.grid_rounding import as_tensors
 from atoll.numerics.codec.registry import seat_codec
-from atoll.numerics.codec.sums import SumsLayout
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.sections import UpdateLayout, joined
 from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import CodecSpec, Manifest, TensorExponents
@@ -61,7 +61,7 @@ class Parts:
         return cls(*map(np.concatenate, zip(*(one._parts() for one in parts), strict=True)))
 
     def _parts(self) -> tuple[Rows, Rows, Rows]:
-        return self.delta, self.first, self.sums
+        return self.delta, self.first, self.factored
 
 
 def spec_of(kind: str, trained: int) -> CodecSpec:
@@ -84,8 +84,8 @@ def spec_of(kind: str, trained: int) -> CodecSpec:
 def read(data: bytes, manifest: Manifest, state: GlobalState, dither: DitherKey) -> Parts:
     """What a seat's bytes say. Raises MalformedUpdate."""
     opened = UpdateLayout.of(manifest, state.shapes, state.round).open(data, state, dither)
-    assert opened.first is not None and opened.sums is not None
-    sums = opened.sums[0 : len(opened.sums)].view("<f4")
+    assert opened.first is not None and opened.factored is not None
+    sums = opened.factored[0 : len(opened.factored)].view("<f4")
     rows = (opened.delta[0 : len(opened.delta)], opened.first[0 : len(opened.first)], sums)
     return Parts(*(row.astype(np.float64)[None] for row in rows))
 
@@ -93,9 +93,9 @@ def read(data: bytes, manifest: Manifest, state: GlobalState, dither: DitherKey)
 def write(parts: Parts, seat: int, manifest: Manifest, state: GlobalState, key: DitherKey) -> bytes:
     """The bytes of any rows, as near to those of `seat` as the codec can say."""
     layout = Layout.of(state.shapes)
-    places = SumsLayout(layout)
+    places = FactoredLayout(layout)
     first = replace(key, section=MOMENT_SECTION)
-    sums = np.clip(parts.sums[seat], 0, _LARGEST).astype("<f4")
+    sums = np.clip(parts.factored[seat], 0, _LARGEST).astype("<f4")
     return joined(
         [
             _written(parts.delta[seat], manifest.codec, key, layout, state.exponents),

@@ -7,21 +7,21 @@ from dataclasses import replace
 from tests.adversary.run import Arrived, Merge
 from tests.support.merging import all_standing
 
-from atoll.aggregation.round import combine, merge, merge_updates
+from atoll.aggregation.merge_round import combine, merge, merge_updates
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.sections import StoredUpdate, UpdateLayout
 from atoll.numerics.state import GlobalState
 from atoll.protocol.merge_inputs import MergeInputs, MergeTerms, merge_inputs
 from atoll.protocol.rules import RULES
-from atoll.protocol.words import SeatIndex
+from atoll.protocol.types import SeatIndex
 
 
 def default(arrived: Arrived) -> GlobalState:
     """The whole pipeline, before any audit: the checks leave out whom they name, the rule bears."""
-    facts = all_standing(arrived.updates, arrived.manifest)
+    record = all_standing(arrived.updates, arrived.manifest)
     where = {"data_seed": arrived.data_seed, "manifest": arrived.manifest}
-    return merge(arrived.state, arrived.updates, facts=facts, **where).global_state
+    return merge(arrived.state, arrived.updates, record=record, **where).global_state
 
 
 def checked(name: str) -> Merge:
@@ -35,13 +35,13 @@ def checked(name: str) -> Merge:
 
 def inputs_of(arrived: Arrived) -> MergeInputs:
     """Who is named, excluded and merged there."""
-    facts = all_standing(arrived.updates, arrived.manifest)
+    record = all_standing(arrived.updates, arrived.manifest)
     where = {"data_seed": arrived.data_seed, "manifest": arrived.manifest}
-    return merge_updates(arrived.state, arrived.updates, facts=facts, **where).inputs
+    return merge_updates(arrived.state, arrived.updates, record=record, **where).inputs
 
 
 def by_rule(name: str) -> Merge:
-    """A rule over whatever was sent: nobody is set aside for standing out."""
+    """A rule over whatever was sent: nobody has its momentum excluded for standing out."""
 
     def merged(arrived: Arrived) -> GlobalState:
         manifest, state = _with_rule(arrived, name).manifest, arrived.state
@@ -53,8 +53,8 @@ def by_rule(name: str) -> Merge:
                 found[SeatIndex(seat)] = layout.open(data, state, dither)
             except MalformedUpdate:
                 continue
-        facts = all_standing(found, manifest)
-        nobody_named = merge_inputs(facts, list(found), [], MergeTerms.of(manifest))
+        record = all_standing(found, manifest)
+        nobody_named = merge_inputs(record, list(found), [], MergeTerms.of(manifest))
         return combine(state, found, nobody_named, manifest).moves(state.copied(), manifest)
 
     return merged

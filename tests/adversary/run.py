@@ -24,18 +24,18 @@ from torch import Tensor
 
 from atoll.numerics.batch import Windows
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.codec.layout import Layout
-from atoll.numerics.held_out import window_starts
+from atoll.numerics.codec.vector_layout import Layout
+from atoll.numerics.held_out_loss import window_starts
 from atoll.numerics.init import initial_global_state
-from atoll.numerics.layout import param_count, param_shapes
-from atoll.numerics.link import close_round
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import param_count, param_shapes
+from atoll.numerics.update_proof import close_round
 from atoll.protocol.draws import batch_offsets
 from atoll.protocol.manifest import Manifest, NumericsSpec
-from atoll.protocol.words import Digest, SeatIndex
+from atoll.protocol.types import Digest, SeatIndex
 
 MODEL = model_spec(width=32, layers=1, heads=2, kv_heads=2, ffn=88, seq=32)
 """Twenty thousand parameters over single bytes."""
@@ -134,7 +134,7 @@ class Adversary:
 
 
 @dataclass(frozen=True)
-class RoundRecord:
+class PlayedRound:
     """One round as it happened.
 
     Attributes:
@@ -143,7 +143,7 @@ class RoundRecord:
         state: the model after it.
     """
 
-    opening: GlobalState
+    initial_state: GlobalState
     updates: Mapping[int, bytes]
     state: GlobalState
 
@@ -180,7 +180,7 @@ class Run:
         self.manifest = manifest_of(self.setting)
         self.layout = Layout.of(param_shapes(MODEL))
 
-    def play(self) -> Iterator[RoundRecord]:
+    def play(self) -> Iterator[PlayedRound]:
         """Every round in turn."""
         state = initial_global_state(self.manifest)
         rng = np.random.default_rng(self.setting.seed)
@@ -188,7 +188,7 @@ class Run:
             honest = self._honest(state)
             updates = self._sent(state, honest, rng)
             merged = self._merged(state, updates)
-            yield RoundRecord(state, updates, merged)
+            yield PlayedRound(state, updates, merged)
             state = merged
 
     def final_loss(self) -> float:
@@ -240,8 +240,8 @@ class Run:
         manifest, steps = self.manifest, self.setting.steps
         total = (self.setting.rounds + 1) * steps  # one round more, for what colluders foresee
         recipe = Recipe(manifest.model, manifest.inner, total, NativeOps())
-        opening = Stack.opening(state, len(seats), self.layout)
-        return train_seats(opening, batches, state.round * steps, self.layout, recipe)
+        initial_state = Stack.initial(state, len(seats), self.layout)
+        return train_seats(initial_state, batches, state.round * steps, self.layout, recipe)
 
     def _written(self, seats: range, state: GlobalState, stack: Stack) -> Trained:
         steps, updates = self.setting.steps, []

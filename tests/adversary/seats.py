@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
 from torch import Tensor
 
-from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.schedule import Recipe, adam_factors
@@ -66,7 +66,7 @@ class Stack:
     count: int
 
     @classmethod
-    def opening(cls, state: GlobalState, seats: int, layout: Layout) -> Stack:
+    def initial(cls, state: GlobalState, seats: int, layout: Layout) -> Stack:
         """All at the global model with its moments; zero where it has none."""
         shared, names = state.moments, layout.names
         params_d = torch.cat([state.params[name].flatten() for name in names])

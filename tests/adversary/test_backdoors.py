@@ -13,7 +13,7 @@ import torch
 from tests.adversary.backdoors import BACKDOORS, PAYLOAD, TRIGGER, UNSEEN, planted
 from tests.adversary.corpus import Mix, text_of
 from tests.adversary.merges import MERGES, inputs_of
-from tests.adversary.run import Memo, RoundRecord, Run, Setting, manifest_of
+from tests.adversary.run import Memo, PlayedRound, Run, Setting, manifest_of
 
 from atoll.job.methods import DENSE_CODECS, METHODS, SPARSE_RULE, method_of, with_codec
 from atoll.train.probe import pin_torch
@@ -27,7 +27,7 @@ BAR = 0.05
 
 
 @cache
-def played(merge: str, backdoor: str | None) -> tuple[Run, list[RoundRecord]]:
+def played(merge: str, backdoor: str | None) -> tuple[Run, list[PlayedRound]]:
     """A run of two colluders of eight, or with their seats empty, for all tests that look at it."""
     adversary = None if backdoor is None else BACKDOORS[backdoor].adversary(SETTING.rounds)
     run = Run(SETTING, MERGES[merge], adversary, MEMO)
@@ -61,7 +61,9 @@ def test_the_loss_does_not_tell_them_apart():
 
 def test_nobody_who_plants_is_excluded():
     run, records = played("checked_nnm_trimmed_mean", "backdoor_5")
-    excluded = [inputs_of(run.arrived(each.opening, each.updates)).excluded for each in records]
+    excluded = [
+        inputs_of(run.arrived(each.initial_state, each.updates)).excluded for each in records
+    ]
     assert sum(seat < SETTING.f for seats in excluded for seat in seats) <= len(records) // 4
 
 
@@ -109,8 +111,8 @@ def test_they_lie_when_they_are_said_to(name: str, lying: range):
 def test_who_boosts_goes_as_far_as_nobody_is_named():
     run = Run(SETTING, MERGES["default"], BACKDOORS["backdoor_boosted"].adversary(1), MEMO)
     record = next(run.play())
-    found = inputs_of(run.arrived(record.opening, record.updates))
+    found = inputs_of(run.arrived(record.initial_state, record.updates))
     assert not {named.seat for named in found.named} & set(SETTING.colluders)
-    parts = run.parts_of(record.updates, record.opening)
+    parts = run.parts_of(record.updates, record.initial_state)
     away = np.linalg.norm(parts.delta - parts.delta[SETTING.f :].mean(axis=0), axis=1)
     assert away[: SETTING.f].min() > 1.2 * away[SETTING.f :].max()

@@ -26,7 +26,7 @@ def test_a_manifest_of_every_codec_is_valid_and_trains(codec: str):
     assert run.manifest.shares_moments
     records = list(run.play())
     assert all(record.state.moments.is_warm for record in records)
-    assert run.loss(records[-1].state) < run.loss(records[0].opening) - 0.3
+    assert run.loss(records[-1].state) < run.loss(records[0].initial_state) - 0.3
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -35,7 +35,7 @@ def test_rows_are_written_as_near_as_the_codec_can_say(codec: str):
     known = first_round(Setting(n=5, f=1, steps=4, codec=codec))
     meant = known.honest.mean(1) if codec == "two_bit" else _first_of(known.honest)
     sent = known.arrives(meant)
-    np.testing.assert_array_equal(sent.sums, meant.sums.astype("<f4"))
+    np.testing.assert_array_equal(sent.factored, meant.factored.astype("<f4"))
     for there, here in ((sent.delta[0], meant.delta[0]), (sent.first[0], meant.first[0])):
         if codec == "two_bit":
             assert there @ here > 0.5 * np.linalg.norm(there) * np.linalg.norm(here)
@@ -44,7 +44,7 @@ def test_rows_are_written_as_near_as_the_codec_can_say(codec: str):
 
 
 def _first_of(parts: Parts) -> Parts:
-    return Parts(parts.delta[:1], parts.first[:1], parts.sums[:1])
+    return Parts(parts.delta[:1], parts.first[:1], parts.factored[:1])
 
 
 def first_round(setting: Setting) -> Knowledge:

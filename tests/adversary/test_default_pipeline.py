@@ -15,7 +15,7 @@ import pytest
 from tests.adversary.adversaries import ADVERSARIES, ON_MOMENTS, adaptive, label_flip
 from tests.adversary.corpus import Mix
 from tests.adversary.merges import among_friends, by_rule, default, inputs_of, rule_alone
-from tests.adversary.run import Adversary, Memo, Merge, RoundRecord, Run, Setting
+from tests.adversary.run import Adversary, Memo, Merge, PlayedRound, Run, Setting
 
 from atoll.train.probe import pin_torch
 
@@ -32,7 +32,7 @@ ABOVE = {"adaptive": 0.02}
 
 
 @cache
-def played(name: str) -> tuple[Run, list[RoundRecord]]:
+def played(name: str) -> tuple[Run, list[PlayedRound]]:
     """A run of the default pipeline under an attack, for all tests that look at it."""
     run = Run(SETTING, default, ADVERSARIES[name](), MEMO)
     return run, list(run.play())
@@ -81,8 +81,8 @@ def test_bytes_that_are_no_update_are_not_merged():
     run, records = played("malformed_bytes")
     for record in records:
         assert len(record.updates) == SETTING.n
-        found = inputs_of(run.arrived(record.opening, record.updates))
-        assert found.available == tuple(SETTING.honest)
+        found = inputs_of(run.arrived(record.initial_state, record.updates))
+        assert found.mergeable == tuple(SETTING.honest)
 
 
 def test_a_late_sybil_is_away_until_half_time():
@@ -104,8 +104,8 @@ def sections(name: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     far those are from it themselves."""
     run, records = played(name)
     for record in records:
-        parts = run.parts_of(record.updates, record.opening)
-        rows = (parts.delta, parts.first, parts.sums)
+        parts = run.parts_of(record.updates, record.initial_state)
+        rows = (parts.delta, parts.first, parts.factored)
         away = (np.linalg.norm(part - part[1:].mean(axis=0), axis=1) for part in rows)
         yield tuple(far[0] / far[1:].max() for far in away)
 
@@ -125,7 +125,7 @@ def test_what_attacks_moments_trains_as_everybody_does(name: str):
 def test_moments_that_are_distant_are_named_for_it_alone():
     run, records = played("first_largest_payload")
     for record in records[1:]:
-        found = inputs_of(run.arrived(record.opening, record.updates))
+        found = inputs_of(run.arrived(record.initial_state, record.updates))
         assert found.excluded == (0,)
         assert "score" in found.named[0].reason
 
@@ -134,9 +134,9 @@ def test_slow_drift_is_honest_training_less_a_shift_that_no_check_names():
     run, records = played("slow_drift")
     against = []
     for record in records:
-        found = inputs_of(run.arrived(record.opening, record.updates))
+        found = inputs_of(run.arrived(record.initial_state, record.updates))
         assert 0 not in {named.seat for named in found.named}
-        delta = run.parts_of(record.updates, record.opening).delta
+        delta = run.parts_of(record.updates, record.initial_state).delta
         mean = delta[1:].mean(axis=0)
         against.append((delta[0] @ mean) / (mean @ mean))
     assert min(against) < 0.95

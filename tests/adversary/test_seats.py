@@ -8,12 +8,12 @@ from tests.adversary.run import BATCH, MODEL, Setting, manifest_of
 from tests.adversary.seats import Stack, train_seats
 from tests.support.batches import step_on
 
-from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.init import initial_global_state
-from atoll.numerics.layout import param_shapes, seat_layout
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import SeatState
+from atoll.numerics.state_layout import param_shapes, seat_layout
 from atoll.protocol.manifest import Manifest
 from atoll.train.probe import pin_torch
 
@@ -37,9 +37,9 @@ def test_a_round_of_stacked_seats_is_that_of_each_alone():
         flat = tokens[step].flatten(0, 1)
         return flat[:, :-1], flat[:, 1:]
 
-    stack = train_seats(Stack.opening(model, 3, layout), batches, 0, layout, recipe)
+    stack = train_seats(Stack.initial(model, 3, layout), batches, 0, layout, recipe)
     for seat in range(3):
-        state = SeatState.opening(model, seat_layout(manifest))
+        state = SeatState.initial(model, seat_layout(manifest))
         for step in range(manifest.inner.steps):
             state = step_on(state, tokens[step, seat], step, recipe).state
         for name, _, span in layout.spans():
@@ -53,7 +53,7 @@ def test_training_that_is_not_finite_is_refused():
     manifest = manifest_of(Setting(n=2, f=0, rounds=1, steps=2))
     model, layout = initial_global_state(manifest), Layout.of(param_shapes(MODEL))
     wild = {name: p * float("nan") for name, p in model.params.items()}
-    opening = Stack.opening(replace(model, params=wild), 2, layout)
+    initial_state = Stack.initial(replace(model, params=wild), 2, layout)
     ids = torch.zeros((2 * BATCH, MODEL.seq), dtype=torch.int64)
     with pytest.raises(FloatingPointError):
-        train_seats(opening, lambda _: (ids, ids), 0, layout, native_recipe(manifest))
+        train_seats(initial_state, lambda _: (ids, ids), 0, layout, native_recipe(manifest))

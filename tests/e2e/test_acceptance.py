@@ -30,8 +30,8 @@ def test_two_cheats_lose_their_bonds_and_the_honest_are_paid_each_round(tmp_path
     report = _run(tmp_path)
     check_ledger(report)
     assert report["job"]["status"] == "done"
-    fallen = {game["seat"] for game in report["games"] if game["outcome"] == "holder fell"}
-    assert fallen == set(CHEATS)
+    slashed = {game["seat"] for game in report["games"] if game["outcome"] == "holder lost"}
+    assert slashed == set(CHEATS)
     caught = {cheat["who"]: cheat["round"] for cheat in report["cheats"]}
     for seat in CHEATS:
         cheat = provider(report, seat)

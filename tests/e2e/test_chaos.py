@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from atoll.protocol.words import Phase
+from atoll.protocol.types import Phase
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer
 from atoll_devnet.run.options import RunOptions
@@ -61,7 +61,7 @@ async def test_a_provider_comes_back_and_another_dies_and_an_auditor_is_restarte
     back, dead = report["providers"][0], report["providers"][3]
     assert (back["paid_rounds"], back["slashed_wei"]) == (4, "0")
     assert dead["paid_rounds"] <= 1
-    assert int(dead["slashed_wei"]) > 0  # the small cut for a round without a commit
+    assert int(dead["slashed_wei"]) > 0  # the small penalty for a round without a commit
     assert all(verifier["slashed_wei"] == "0" for verifier in report["verifiers"])
 
 
@@ -87,7 +87,8 @@ async def test_the_chain_restarts_and_turns_back(options: Options, display: Disp
 async def test_without_a_quorum_nothing_is_merged_and_the_job_expires(
     options: Options, play: Runner
 ) -> None:
-    """Two of three verifiers say nothing: nobody can certify, and nobody's update counts as had."""
+    """Two of three verifiers say nothing: nobody can certify, and nobody's update counts as
+    available."""
     job = {"lifetime": "5m", "windows.train": 150, "windows.reveal": 60, "windows.merge": 60}
     silent = {1: "offline", 2: "offline"}
     report = await play(options(job=job, providers=2, verifiers=3, verifier_cheats=silent))
@@ -102,7 +103,7 @@ async def test_without_a_quorum_nothing_is_merged_and_the_job_expires(
 async def test_diverging_training_merges_nothing_and_costs_nobody_a_bond(
     options: Options, play: Runner
 ) -> None:
-    """Short in two rounds running would be a miss, so there is one."""
+    """Short in two rounds running would be a missed duty, so there is one."""
     job = {"inner.lr": 1000, "inner.steps": 16, "inner.segment": 2, "rounds": 1}
     report = await play(options(job=job, providers=3, verifiers=1))
     parties = [*report["providers"], *report["verifiers"]]
@@ -131,17 +132,17 @@ async def test_honest_networks_accuse_nobody(options: Options, display: Display)
             views.append(await _another_job(running, seed))
     for view in views:
         assert view is not None
-        (past,) = view.settled
-        assert (past.facts.available, past.verdict.merged) == (0b111, 3)
-        said = [duty for body in past.bodies.values() for duty in body.duties]
+        (settled_round,) = view.settled
+        assert (settled_round.record.available, settled_round.verdict.merged) == (0b111, 3)
+        said = [duty for body in settled_round.bodies.values() for duty in body.duties]
         assert {duty.seat for duty in said} == {0, 1, 2}
-        assert all(duty.is_fine for duty in said)
+        assert all(duty.is_valid for duty in said)
         assert not any(h.cuts for h in (*view.providers.values(), *view.verifiers.values()))
 
 
 async def _another_job(running: Running, seed: int) -> Any:
     from atoll.job.asking import asking
-    from atoll.job.prepare import with_program
+    from atoll.job.prepare_manifest import with_program
     from atoll.protocol.manifest import InitSpec, Manifest
     from atoll_devnet.run.skipping import skipping
 

@@ -13,8 +13,8 @@ import pytest
 from tests.support.patience import PATIENCE
 
 from atoll.chain.keys import create_key
-from atoll.job.document import to_toml
 from atoll.job.presets import preset
+from atoll.job.toml_files import to_toml
 from atoll_devnet.processes.cluster import Cluster
 from atoll_devnet.processes.process import free_port
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from tests.e2e.test_chaos import reached
 
-from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.losses import loss_bytes
+from atoll.protocol.types import JobStatus, Phase, Role, SeatIndex, bits
 from atoll.protocol.views import JobView
-from atoll.protocol.words import JobStatus, Phase, Role, SeatIndex, bits
 from atoll.storage.cid import Cid
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import INITIAL
@@ -60,7 +60,7 @@ def _check_late(view: JobView) -> None:
     assert bits(last.drawn) == [0, 1, 2, 3]
     said = [duty for body in last.bodies.values() for duty in body.duties if duty.seat == LATE]
     assert said
-    assert all(duty.is_fine for duty in said)
+    assert all(duty.is_valid for duty in said)
 
 
 def _check_curve(curve: Any, losses: Any, view: JobView) -> None:
@@ -99,9 +99,9 @@ def _check_card(folder: Path, view: JobView) -> None:
     assert (told["chain_id"], told["job"]) == (view.domain.chain_id, view.job_id)
     assert told["rounds_contract"] == view.domain.rounds
     assert told["spec_digest"] == view.spec_digest.hex() in text
-    for item, past in zip(told["rounds"], view.settled, strict=True):
-        assert item["model_digest"] == past.verdict.state.hex() in text
-        assert Cid.parse(item["model_cid"]).to_bytes() == past.verdict.cid
+    for item, settled_round in zip(told["rounds"], view.settled, strict=True):
+        assert item["model_digest"] == settled_round.verdict.state.hex() in text
+        assert Cid.parse(item["model_cid"]).to_bytes() == settled_round.verdict.cid
     for holder in (*view.providers.values(), *view.verifiers.values()):
         assert str(holder.account) in text
 

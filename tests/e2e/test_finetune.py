@@ -29,7 +29,7 @@ from .test_jobs import atoll_json, options_of
 SMALL = {
     "init.seq": "32", "rounds": "2", "inner.lr": "0.00001", "inner.steps": "16",
     "inner.segment": "2", "inner.batch": "4", "inner.micro_batch": "4",
-    "members.seats": "3", "members.min_verifiers": "3", "members.places": "3",
+    "members.seats": "3", "members.min_verifiers": "3", "members.slots": "3",
     "members.min_providers": "2",
     "lifetime": "1d",
     **{name: f"{seconds}s" for name, seconds in UNHURRIED.items() if name.startswith("windows.")},
@@ -127,7 +127,7 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
 
     check_course(network, status, 1.0)
     check_clean(network, status, fetched.stderr, start)
-    assert [line for line in logs if line["kind"] == "Fell"]
+    assert [line for line in logs if line["kind"] == "HolderSlashed"]
     after = AutoModelForCausalLM.from_pretrained(result)
     assert type(after) is type(before)
     tokenizer = AutoTokenizer.from_pretrained(result)

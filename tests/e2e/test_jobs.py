@@ -18,8 +18,8 @@ from tests.support.jobs import PLAIN, tiny_model
 from tests.support.patience import PATIENCE
 
 import atoll as atoll_package
-from atoll.job.document import to_toml
 from atoll.job.spec import JobSpec
+from atoll.job.toml_files import to_toml
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.run.options import UNHURRIED
 from atoll_devnet.run.skipping import skipping
@@ -175,7 +175,7 @@ def test_a_job_file_runs_on_a_local_network_and_costs_what_was_said(tmp_path: Pa
     changes: dict[str, Any] = {f"windows.{name}": None for name in phases}
     changes |= {f"money.{name}": None for name in PLAIN.model_dump()["money"]}
     changes |= {"model": tiny_model(), "rounds": 1, "inner.steps": 16, "inner.segment": 2}
-    changes |= {"members.seats": 3, "members.min_verifiers": 1, "members.places": 2}
+    changes |= {"members.seats": 3, "members.min_verifiers": 1, "members.slots": 2}
     changes |= {"members.min_providers": 2, "lifetime": None, "money.budget": "3"}
     job, report = write_job(tmp_path, changes), tmp_path / "report.json"
     said = atoll("job", "check", str(job), "--home", str(tmp_path / "home"), "--json")
@@ -205,7 +205,7 @@ async def test_a_job_handed_over_is_trained_and_a_script_goes_on_with_it(
     tmp_path: Path, beginning: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`submit --detach` until verifiers hold the data, then a script of the same words."""
-    ones = ("seats", "min_providers", "min_verifiers", "places")
+    ones = ("seats", "min_providers", "min_verifiers", "slots")
     job = PLAIN.but(
         {
             "model": tiny_model(),

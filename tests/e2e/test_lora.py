@@ -55,7 +55,7 @@ async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
             assert fetched.returncode == 0, fetched.stderr
 
     check_course(network, status, 1.0)
-    assert {"Revealed", "Fell"} <= {line["kind"] for line in logs}
+    assert {"Revealed", "HolderSlashed"} <= {line["kind"] for line in logs}
     check_results(start, tmp_path / "adapters", tmp_path / "merged")
 
 

@@ -21,7 +21,7 @@ import pytest
 from tests.support.patience import wait_while_it_moves
 
 from atoll.chain.deployment import Deployment
-from atoll.service.beside import beside
+from atoll.service.background_tasks import background_tasks
 from atoll_devnet.processes.chain import CHAIN_IDS, Endpoint
 from atoll_devnet.run.stranger import Near, Stranger, check_deeds
 
@@ -127,7 +127,7 @@ async def run_all_beside_a_stranger(script: str, folder: Path) -> str:
             await stranger[0].beside_first_job()
 
     stranger: list[Stranger] = []
-    async with beside([attack()]):
+    async with background_tasks([attack()]):
         told = await asyncio.to_thread(run_all, script, folder)
     check_deeds(stranger[0].deeds)
     return told

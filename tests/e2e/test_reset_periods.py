@@ -1,4 +1,4 @@
-"""Streaming, feedback: seats go on with states of their own within a reset period, and answer for
+"""Streaming, feedback: seats carry states of their own within a reset period, and answer for
 it.
 """
 
@@ -25,7 +25,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_a_false_round_of_a_reset_period_falls_by_it_or_by_a_later_one(
+async def test_a_false_round_of_a_reset_period_loses_by_it_or_by_a_later_one(
     options: Callable[..., RunOptions], play: Runner, method: str
 ) -> None:
     job = METHODS[method] | {
@@ -35,7 +35,7 @@ async def test_a_false_round_of_a_reset_period_falls_by_it_or_by_a_later_one(
     }
     report = await play(options(job=job, cheats={CHEAT: "poison-reset-period"}))
     assert report["job"]["status"] == "done"
-    (game,) = (game for game in report["games"] if game["outcome"] == "holder fell")
+    (game,) = (game for game in report["games"] if game["outcome"] == "holder lost")
     assert (game["seat"], game["round"] % RESET_PERIOD) == (
         CHEAT,
         0,

@@ -2,7 +2,8 @@
 
 It runs as a program of its own. What it is given is the manifest, the training tokens, the held-out
 ones and the job's events; what it prints is compared with what the same events say: states, masked
-words and update roots of every seat, merged digests, certificates, facts, audit reports and pay.
+words and update roots of every seat, merged digests, certificates, round records, audit reports and
+pay.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from tests.network.members import Who, everybody, is_settled_up, submit, submitt
 from tests.support.patience import PATIENCE
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
-from atoll.numerics.tables import tables_root
+from atoll.numerics.schedule_tables import tables_root
 from atoll.protocol import events as ev
-from atoll.protocol.hashing import facts_hash
-from atoll.protocol.leaves import Leaves
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
+from atoll.protocol.hashing import record_hash
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import JobId
+from atoll.protocol.types import JobId
 from atoll.service.session import Session, open_session
 from atoll.storage.local import LocalStore
 from atoll.train.corpus.options import DataOptions
@@ -121,7 +122,7 @@ async def _until_paid(cluster: Cluster, session: Session, jobs: set[JobId]) -> N
             now, views = (await session.chain.head()).timestamp, session.follower.views
             if all(job in views and is_settled_up(views[job], now) for job in jobs):
                 held = [(job, holder) for job in jobs for holder in everybody(views[job])]
-                assert [each for each in held if each[1].cuts or each[1].has_fallen] == []
+                assert [each for each in held if each[1].cuts or each[1].is_slashed] == []
                 return
             await asyncio.sleep(0.5)
 
@@ -225,8 +226,8 @@ def _round_said(events: list[Any], settled: ev.Settled) -> dict[str, Any]:
         "commitments": {
             str(e.seat): e.commitment.hex() for e in of_round if isinstance(e, ev.Committed)
         },
-        "committee": [place for place in range(256) if settled.facts.committee >> place & 1],
-        "facts": facts_hash(settled.facts).hex(),
+        "committee": [slot for slot in range(256) if settled.record.committee >> slot & 1],
+        "record": record_hash(settled.record).hex(),
         "digest": settled.digest.hex(),
         "merged": settled.verdict.state.hex(),
         "bodies": {str(e.id): e.body.hex() for e in of_round if isinstance(e, ev.Opened)},
@@ -235,9 +236,14 @@ def _round_said(events: list[Any], settled: ev.Settled) -> dict[str, Any]:
 
 
 def _seat_said(revealed: ev.Revealed, has_key: bool) -> dict[str, Any]:
-    leaves = Leaves.from_bytes(revealed.reveal.leaves)
+    checkpoint_commitments = CheckpointCommitments.from_bytes(
+        revealed.reveal.checkpoint_commitments
+    )
     return {
-        "states": [leaf.state.hex() for leaf in leaves.items],
+        "states": [
+            checkpoint_commitment.state.hex()
+            for checkpoint_commitment in checkpoint_commitments.items
+        ],
         "root": revealed.reveal.update_root.hex(),
-        "leaves": leaves.to_bytes().hex() if has_key else None,
+        "checkpointCommitments": checkpoint_commitments.to_bytes().hex() if has_key else None,
     }

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from atoll.protocol.words import Phase
+from atoll.protocol.types import Phase
 from atoll.service.lock import holder_of
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.cluster import Cluster, Member

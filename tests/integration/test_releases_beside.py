@@ -21,7 +21,7 @@ from atoll.errors import ConfigError, NumericsMismatch
 from atoll.protocol.manifest import Manifest
 from atoll.service.duties.evaluation import EVALUATE_STATE
 from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE, FIND_PROGRAM
-from atoll.service.duties.opening import INSPECT_STATE, MAKE_INITIAL_STATE
+from atoll.service.duties.round_start import INSPECT_STATE, MAKE_INITIAL_STATE
 from atoll.service.elsewhere import Peer, PeerDied, handed_over
 from atoll.service.environments import FOLDER_VARIABLE, environments
 from atoll.service.task import Task, TaskCall

@@ -21,11 +21,11 @@ from atoll.job.presets import PRESETS
 from atoll.numerics.trace.build.whole import program_of
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.canonical import dag_cbor_cid
-from atoll.protocol.games.trees import ROW_LEVELS, height, pieces_of
+from atoll.protocol.games.trees import LAYER_LEVELS, height, pieces_of
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.program import Part, Template
+from atoll.protocol.program import Part, TraceTemplate
 from atoll.protocol.rules import RULES
-from atoll.protocol.words import Address, Digest
+from atoll.protocol.types import Address, Digest
 
 INITIAL: Final = Digest(b"\x07" * 32)
 MOST: Final = 450_000
@@ -61,7 +61,7 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """One element that can be disputed."""
 
     part: Part
@@ -74,8 +74,8 @@ class Cost:
     """The dearest proof of an operation that was found."""
 
     gas: int
-    place: Place
-    template: Template
+    position: Position
+    template: TraceTemplate
 
 
 def preset_manifest(name: str, variant: str = "") -> Manifest:
@@ -99,17 +99,17 @@ def world_of(name: str, variant: str = "") -> World:
     return World(program_of(manifest, INITIAL), manifest.model.vocab, tokens)
 
 
-def places(world: World, op: int, most: int) -> Iterator[Place]:
+def positions(world: World, op: int, most: int) -> Iterator[Position]:
     """Where an operation may be dearest: of at most so many templates the last node's elements."""
     found = [t for t in world.program.templates if t.op == op]
     for template in _largest(found)[:most]:
         last = template.size // template.width - 1
         node = template.first + (template.count - 1) * template.stride
         for element in sorted({last, last // 2 + last % 2, last // 3, 0}, reverse=True):
-            yield Place(template.part, node, element)
+            yield Position(template.part, node, element)
 
 
-def _largest(templates: list[Template]) -> list[Template]:
+def _largest(templates: list[TraceTemplate]) -> list[TraceTemplate]:
     """Those that are the largest in something, the deepest trees first."""
     words = max((len(t.words) for t in templates), default=0)
     keys = [_depth, lambda t: t.size, lambda t: len(t.to_bytes())]
@@ -119,7 +119,7 @@ def _largest(templates: list[Template]) -> list[Template]:
     return list({id(t): t for t in largest}.values())
 
 
-def _depth(template: Template) -> int:
+def _depth(template: TraceTemplate) -> int:
     """Siblings beside all that may be shown."""
     return sum(height(pieces_of(read.size)) for read in template.inputs)
 
@@ -128,7 +128,7 @@ def dearest(table: Table, world: World, op: int, most: int = 4) -> Cost | None:
     """The operation's dearest proof; None where the job has no such operation."""
     costs = [
         Cost(proof_gas(table, world, p.part, p.node, p.element), p, world.template(p.part, p.node))
-        for p in places(world, op, most)
+        for p in positions(world, op, most)
     ]
     return max(costs, key=lambda cost: cost.gas, default=None)
 
@@ -140,7 +140,7 @@ def demo_game(table: Table, number: int) -> Bill:
     sizes = {"steps": 40, "batch": 8, "segment": 5, "micro_batch": 2}
     job = make_small({"model": spec.model.model_dump(), "inner": sizes})
     trial = Trial.of_step(job, sizes["segment"])
-    nodes = trial.places(Op.DOT_I8)
+    nodes = trial.positions(Op.DOT_I8)
     node = nodes[len(nodes) // 2]
     holder = liar(trial, node, trial.values[node].numel() // 2)
     claim = holder.claimed(trial.claim(Address(table.holder)))
@@ -161,6 +161,6 @@ def large_game(table: Table, number: int, world: World) -> Bill:
     return play(table, number, claim, *parties).bill
 
 
-def _moves(template: Template) -> int:
+def _moves(template: TraceTemplate) -> int:
     """Rows between a tensor's root and a leaf."""
-    return -(-height(pieces_of(template.size)) // ROW_LEVELS)
+    return -(-height(pieces_of(template.size)) // LAYER_LEVELS)

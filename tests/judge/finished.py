@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from atoll.numerics.kernels.keccak import DIGEST_BYTES
-from atoll.protocol.words import ZERO_DIGEST, Digest
+from atoll.protocol.types import ZERO_DIGEST, Digest
 
 NORM: Final = slice(DIGEST_BYTES, DIGEST_BYTES + 8)
 

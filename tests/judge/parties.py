@@ -20,16 +20,16 @@ from atoll.numerics.moments import Moments
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import inner_step
 from atoll.numerics.tensors import raw_bytes
-from atoll.numerics.trace.imports import Sources
+from atoll.numerics.trace.imports import TraceSources
 from atoll.numerics.trace.run import evaluate, node_digest, run
-from atoll.protocol.games.claims import Claim, ProgramPart
+from atoll.protocol.games.moves import Claim, ProgramPart
 from atoll.protocol.games.trees import MemoryTree, piece_tree, top
 from atoll.protocol.hashing import keccak256, sha256, update_root
 from atoll.protocol.program import Part, Source
-from atoll.protocol.words import ZERO_DIGEST, Address, Digest
-from atoll.train.judging import OwnTrace
+from atoll.protocol.types import ZERO_DIGEST, Address, Digest
+from atoll.train.own_run import OwnTrace
 
-PLACE: Final = Digest(b"\x77" * 32)
+POSITION: Final = Digest(b"\x77" * 32)
 
 
 class NothingToLieAbout(Exception):
@@ -38,7 +38,7 @@ class NothingToLieAbout(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """The first step of a segment, whose other steps are nobody's run, or a link.
+    """The first step of a segment, whose other steps are nobody's run, or an update proof.
 
     Attributes:
         sources: what it reads.
@@ -46,7 +46,7 @@ class Trial:
 
     job: Small
     part: Part
-    sources: Sources
+    sources: TraceSources
 
     @classmethod
     def of_step(cls, job: Small, step: int) -> Trial:
@@ -55,19 +55,19 @@ class Trial:
         return cls(job, Part.STEP, _with_model(sources, _model(job)))
 
     @classmethod
-    def of_link(cls, job: Small, *, warm: bool = False) -> Trial:
-        """The link of a round, from a state with moments, which moved by itself.
+    def of_update_proof(cls, job: Small, *, warm: bool = False) -> Trial:
+        """The update proof of a round, from a state with moments, which moved by itself.
 
         Args:
             warm: whether the round began with moments.
         """
         state, model, steps = _after(job, 1), _model(job), job.manifest.inner.steps
-        params = {n: 1.5 * p for n, p in job.opening.params.items()}
+        params = {n: 1.5 * p for n, p in job.initial_state.params.items()}
         last = replace(state, params=params, count=2 * steps if warm else steps)
         if warm:
             merged = {name: exponent - 1 for name, exponent in model.moment_exponents.items()}
             model = replace(model, moments=Moments(count=steps, m_exponents=merged))
-        return cls(job, Part.LINK, _with_model(job.sources(last, steps), model))
+        return cls(job, Part.UPDATE_PROOF, _with_model(job.sources(last, steps), model))
 
     @cached_property
     def values(self) -> dict[int, Tensor]:
@@ -85,7 +85,7 @@ class Trial:
         tree = self.job.program.tree
         return [tuple(tree.path(i)) for i in range(len(tree.levels[0]))]
 
-    def places(self, op: int) -> list[int]:
+    def positions(self, op: int) -> list[int]:
         """The nodes of an operation."""
         program = self.job.program
         found = (t for t in program.templates if t.op == op and t.part == self.part)
@@ -94,18 +94,18 @@ class Trial:
     def claim(self, holder: Address) -> Claim:
         """About it, but for what a holder says of its result."""
         context, inner = self.sources.context, self.job.manifest.inner
-        is_link = self.part == Part.LINK
+        is_update_proof = self.part == Part.UPDATE_PROOF
         return Claim(
             holder=holder,
-            set=PLACE,
-            place=PLACE,
+            set=POSITION,
+            position=POSITION,
             program=self.job.program.root,
-            is_link=is_link,
+            is_update_proof=is_update_proof,
             seat=context.seat,
             round=context.round,
-            segment=(inner.steps - 1 if is_link else context.step) // inner.segment,
+            segment=(inner.steps - 1 if is_update_proof else context.step) // inner.segment,
             data_seed=context.data_seed,
-            opening=context.roots.digest(),
+            initial_state=context.roots.digest(),
             model_params=context.model,
             model_exponents=context.exponents,
         )
@@ -118,14 +118,14 @@ def _model(job: Small) -> GlobalState:
 
 def _after(job: Small, steps: int) -> SeatState:
     """The state after so many steps of round 0."""
-    state = job.opening
+    state = job.initial_state
     for done in range(steps):
         result = inner_step(state, job.course.input(done), job.course.recipe)
         state = job.course.end(result.state)
     return state
 
 
-def _with_model(sources: Sources, model: GlobalState) -> Sources:
+def _with_model(sources: TraceSources, model: GlobalState) -> TraceSources:
     params, exponents = model.params_root(), model.exponent_bytes()
     context = replace(sources.context, model=params, exponents=sha256(exponents))
     return replace(sources, context=context, model=model.params, exponents=exponents)
@@ -184,7 +184,7 @@ class Party(OwnTrace):
     def claimed(self, claim: Claim) -> Claim:
         """The claim, with what this party says of the result."""
         result = self.result()
-        if self._part == Part.LINK:
+        if self._part == Part.UPDATE_PROOF:
             root = update_root(len(result), top(piece_tree(result)))
             return replace(claim, update_root=root)
         return replace(claim, closing=self.states[-1], work_tag=keccak256(self.works))
@@ -227,7 +227,7 @@ def liar(trial: Trial, node: int, element: int) -> Party:
         except (ArithmeticError, AssertionError, IndexError, RuntimeError, ValueError):
             continue  # an id that is none, or a key of nothing: nobody could have computed on
         party = Party(trial, others)
-        if trial.part == Part.LINK or _is_claimable(party):
+        if trial.part == Part.UPDATE_PROOF or _is_claimable(party):
             return party
     raise NothingToLieAbout(f"node {node}, element {element}")
 

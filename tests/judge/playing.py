@@ -10,11 +10,11 @@ from tests.judge.table import Bill, Table, bonded
 from tests.support.games import events_of
 
 from atoll.protocol import events as ev
-from atoll.protocol.games.claims import Claim, Move
-from atoll.protocol.games.machine import Game, Outcome, Phase
+from atoll.protocol.games.game_machine import Game, GamePhase, Outcome
+from atoll.protocol.games.moves import Claim, Move
 from atoll.protocol.games.players import Knowledge, answered, attack, defend
 from atoll.protocol.played import rebuilt
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 NOW = 1_800_000_000
 
@@ -76,7 +76,7 @@ def play(
     id_, gas = table.challenge(claim)
     bill.add(gas, by_holder=False)
     game, said = Game.begin(claim, NOW), list[ev.ContractEvent]()
-    while game.phase < Phase.DECIDED:
+    while game.phase < GamePhase.DECIDED:
         by_holder, known = game.phase.is_holders, rebuilt(claim, NOW, said)
         if by_holder:
             move = defend(known, holder)

@@ -16,29 +16,29 @@ import numpy as np
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
-from tests.judge import float_nodes, integer_nodes, link_nodes, state_nodes
+from tests.judge import float_nodes, integer_nodes, state_nodes, update_proof_nodes
 from tests.judge.elements import Draw, Node, Operation, raw
 from tests.judge.table import creation_code
 from torch import Tensor
 
 from atoll.chain.deploy import FAMILIES
-from atoll.numerics.trace import attention, elementwise, floats, integers
+from atoll.numerics.trace import attention_operations, elementwise, floats, integers
 from atoll.numerics.trace.opcodes import Op
 
 NODES: Final[Mapping[int, Draw]] = {
     **integer_nodes.NODES,
     **float_nodes.NODES,
     **state_nodes.NODES,
-    **link_nodes.NODES,
+    **update_proof_nodes.NODES,
 }
 """How nodes of each operation are drawn, of all families."""
 OPERATIONS: Final[Mapping[int, Operation]] = {
     **integers.OPERATIONS,
-    **attention.OPERATIONS,
+    **attention_operations.OPERATIONS,
     **floats.OPERATIONS,
     **elementwise.OPERATIONS,
     **state_nodes.OPERATIONS,
-    **link_nodes.OPERATIONS,
+    **update_proof_nodes.OPERATIONS,
 }
 
 _NODE: Final = "(uint16,uint256,bytes,bytes[])"

@@ -18,11 +18,11 @@ from torch import Tensor
 from atoll.numerics.state import SeatState
 from atoll.numerics.tensors import CHUNK_BYTES, chunk_prefix
 from atoll.numerics.tokens import DTYPES
-from atoll.numerics.trace import elementwise, imports, links, states
-from atoll.numerics.trace.imports import Context, Reading, Sources
+from atoll.numerics.trace import elementwise, imports, states, update_proofs
+from atoll.numerics.trace.imports import ImportContext, Reading, TraceSources
 from atoll.numerics.trace.opcodes import Op
-from atoll.protocol.leaves import StateRoots
-from atoll.protocol.words import Digest, SeatIndex
+from atoll.protocol.checkpoint_commitments import StateRoots
+from atoll.protocol.types import Digest, SeatIndex
 
 _EMPTY: Final = SeatState({}, {}, {}, {}, 0, 0)
 _BOUND: Final = np.array([0x5F7FFFFF, 0x5F800000, 0x5F800001, 0x7F800000, 0x7FC00000], np.uint64)
@@ -44,7 +44,7 @@ def operation(op: Op) -> Operation:
 
     def run(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
         *read, tail = inputs
-        for operations in (states.OPERATIONS, links.OPERATIONS, elementwise.OPERATIONS):
+        for operations in (states.OPERATIONS, update_proofs.OPERATIONS, elementwise.OPERATIONS):
             if op in operations:
                 return operations[op](words, read, raw(tail))
         node = Node(op, tuple(words), tuple(read), iteration, raw(tail))
@@ -62,10 +62,10 @@ _FROM: Final[Mapping[int, int]] = dict.fromkeys(range(0x0001, 0x000F), 1) | {
 """Where the nodes of the trace begin among an import's inputs: behind the source."""
 
 
-def _sources(node: Node) -> Sources:
+def _sources(node: Node) -> TraceSources:
     """The sources whose bytes the node has."""
     op, first = node.op, node.inputs[0]
-    sources = Sources(_context_of(bytes(384)), _EMPTY, np.zeros(0, np.uint8), b"", {}, {}, b"")
+    sources = TraceSources(_context_of(bytes(384)), _EMPTY, np.zeros(0, np.uint8), b"", {}, {}, b"")
     if op in {Op.STATE, Op.BASE, Op.MODEL}:
         named = {"a": first}
         return replace(sources, state=replace(_EMPTY, params=named), base=named, model=named)
@@ -83,11 +83,11 @@ def _sources(node: Node) -> Sources:
     return replace(sources, tables=raw(first))
 
 
-def _context_of(data: bytes) -> Context:
+def _context_of(data: bytes) -> ImportContext:
     words = [Digest(data[at : at + 32]) for at in range(0, len(data), 32)]
     seat, round_, step, global_step = (int.from_bytes(word, "big") for word in words[1:5])
     roots = StateRoots(*words[6:10])
-    return Context(words[0], SeatIndex(seat), round_, step, global_step, roots, *words[10:])
+    return ImportContext(words[0], SeatIndex(seat), round_, step, global_step, roots, *words[10:])
 
 
 def of_bytes(data: bytes) -> Tensor:

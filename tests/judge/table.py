@@ -19,10 +19,10 @@ from tests.integration.chain.local_anvil import Anvil, start_anvil, start_ganach
 
 from atoll.chain.deploy import FAMILIES
 from atoll.protocol.games.calls import calldata, evidence_of
-from atoll.protocol.games.claims import Claim, Move
+from atoll.protocol.games.game_machine import GamePhase, Outcome
 from atoll.protocol.games.judge import Need, Operations
-from atoll.protocol.games.machine import Outcome, Phase
-from atoll.protocol.words import TOKEN, Digest, Wei
+from atoll.protocol.games.moves import Claim, Move
+from atoll.protocol.types import TOKEN, Digest, Wei
 
 ARTEFACTS: Final = Path(__file__).resolve().parents[2] / "sdk" / "atoll" / "chain" / "artifacts"
 TEST_ARTEFACTS: Final = Path(__file__).resolve().parent
@@ -142,10 +142,10 @@ class Table:
         """Sends an account what it is owed."""
         return self._call(account, self._game, "withdraw(address)", [account])
 
-    def outcome(self, game: int) -> tuple[Phase, Outcome]:
+    def outcome(self, game: int) -> tuple[GamePhase, Outcome]:
         """How far a game is, as the contract has it."""
         fields = self.match(game)
-        return Phase(fields["phase"]), Outcome(fields["outcome"])
+        return GamePhase(fields["phase"]), Outcome(fields["outcome"])
 
     def match(self, game: int) -> dict[str, Any]:
         """Everything that the contract keeps of a game."""
@@ -249,7 +249,7 @@ def bonded(claim: Claim, number: int) -> Claim:
     return replace(
         claim,
         set=name,
-        place=name,
+        position=name,
         window_end=1 << 62,
         lowest_bond=BOND,
         holder_seconds=10_000,

@@ -17,9 +17,9 @@ from tests.judge.table import Table
 from tests.unit.numerics.trace.jobs import CODECS, JOBS, Changes, Small, make_small
 
 from atoll.numerics.trace.opcodes import Op
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.program import Part
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 STEP: Final = 1
 """The second of a round, so that the state has moments and the round an earlier segment."""
@@ -38,14 +38,16 @@ STEPS: Final = (
     "largest fed back",
     "cosines fed back",
 )
-LINKS: Final[Mapping[str, Changes]] = {f"link of {kind}": codec for kind, codec in CODECS.items()}
-WARM: Final = frozenset({"link of two_bit", "link of sign"})
+UPDATE_PROOFS: Final[Mapping[str, Changes]] = {
+    f"link of {kind}": codec for kind, codec in CODECS.items()
+}
+WARM: Final = frozenset({"update proof of two_bit", "update proof of sign"})
 """Of rounds that began with moments."""
-TRIALS: Final = (*STEPS, *LINKS)
+TRIALS: Final = (*STEPS, *UPDATE_PROOFS)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """An element of a trial's trace."""
 
     trial: str
@@ -57,8 +59,10 @@ class Place:
 @cache
 def trial(name: str) -> Trial:
     """One of `TRIALS`."""
-    if name in LINKS:
-        return Trial.of_link(_job({**JOBS["plain"], **LINKS[name]}), warm=name in WARM)
+    if name in UPDATE_PROOFS:
+        return Trial.of_update_proof(
+            _job({**JOBS["plain"], **UPDATE_PROOFS[name]}), warm=name in WARM
+        )
     return Trial.of_step(_job(JOBS[name]), STEP)
 
 
@@ -72,19 +76,19 @@ def homes() -> dict[Op, str]:
     """The first trial of each operation."""
     found: dict[Op, str] = {}
     for name in TRIALS:
-        part = Part.LINK if name in LINKS else Part.STEP
+        part = Part.UPDATE_PROOF if name in UPDATE_PROOFS else Part.STEP
         ops = {Op(t.op) for t in trial(name).job.program.templates if t.part == part}
         found = dict.fromkeys(sorted(ops), name) | found
     return found
 
 
-def places(op: Op, name: str | None = None) -> Iterator[Place]:
+def positions(op: Op, name: str | None = None) -> Iterator[Position]:
     """Up to nine, in a trial that is named or the operation's first."""
     name = homes()[op] if name is None else name
     at = trial(name)
-    for node in _spread(at.places(op)):
+    for node in _spread(at.positions(op)):
         last = at.values[node].numel() - 1
-        yield from (Place(name, op, node, e) for e in _spread(range(last + 1)))
+        yield from (Position(name, op, node, e) for e in _spread(range(last + 1)))
 
 
 def _spread(all_: range | list[int]) -> list[int]:
@@ -92,29 +96,29 @@ def _spread(all_: range | list[int]) -> list[int]:
     return sorted({all_[0], all_[len(all_) // 2], all_[-1]})
 
 
-def refute(table: Table, number: int, place: Place) -> Played | None:
+def refute(table: Table, number: int, position: Position) -> Played | None:
     """A game about a wrong bit there; None where nobody can claim a result with it."""
-    at = trial(place.trial)
+    at = trial(position.trial)
     try:
-        holder = liar(at, place.node, place.element)
+        holder = liar(at, position.node, position.element)
     except NothingToLieAbout:
         return None
     claim = holder.claimed(at.claim(Address(table.holder)))
     played = play(table, number, claim, holder, Party(at, pretends=True))
-    assert played.game.node == place.node
+    assert played.game.node == position.node
     return played
 
 
-def survive(table: Table, number: int, place: Place) -> Played:
+def survive(table: Table, number: int, position: Position) -> Played:
     """A game in which somebody says that the honest element there is wrong."""
-    at = trial(place.trial)
+    at = trial(position.trial)
     holder = Party(at)
     claim = holder.claimed(at.claim(Address(table.holder)))
-    played = play(table, number, claim, holder, sham(at, place.node, place.element))
-    assert played.game.node == place.node
+    played = play(table, number, claim, holder, sham(at, position.node, position.element))
+    assert played.game.node == position.node
     return played
 
 
 def outcome(played: Played | None) -> Outcome:
     """How it ended; a step that nobody can claim is one that the holder would lose by time."""
-    return Outcome.HOLDER_FELL if played is None else played.outcome
+    return Outcome.HOLDER_LOST if played is None else played.outcome

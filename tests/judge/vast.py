@@ -19,33 +19,33 @@ from tests.support.games import EvenTree
 from atoll.numerics.codec.block_steps import STEPS
 from atoll.numerics.codec.packing import pack
 from atoll.numerics.codec.sparse import kept_of
-from atoll.numerics.trace.imports import Context
+from atoll.numerics.trace.imports import ImportContext
 from atoll.numerics.trace.opcodes import Op
-from atoll.numerics.trace.program import Program
-from atoll.protocol.games.claims import Claim, Opening, ProgramPart
+from atoll.numerics.trace.program_tree import Program
+from atoll.protocol.checkpoint_commitments import StateRoots
+from atoll.protocol.games.game_machine import Game, GamePhase, MerkleLayer
 from atoll.protocol.games.judge import Need, Operations
-from atoll.protocol.games.machine import Game, Phase, Row
+from atoll.protocol.games.moves import Claim, Opening, ProgramPart
 from atoll.protocol.games.players import answered, attack
 from atoll.protocol.games.trees import (
     CHUNK,
+    LAYER_LEVELS,
     PIECE,
-    ROW_LEVELS,
     Tree,
     height,
+    layer_levels,
+    layer_of,
     piece_tree,
     pieces_of,
-    row_levels,
-    row_of,
     siblings_of,
     top,
     words_tree,
 )
 from atoll.protocol.hashing import keccak256, update_root
 from atoll.protocol.hashing import sha256 as sha256_digest
-from atoll.protocol.leaves import StateRoots
 from atoll.protocol.merkle import LEAF, NODE, HashFunction, seal
-from atoll.protocol.program import Input, Part, Source, Template
-from atoll.protocol.words import Address, Digest, SeatIndex
+from atoll.protocol.program import Input, Part, Source, TraceTemplate
+from atoll.protocol.types import Address, Digest, SeatIndex
 
 NOW: Final = 1_800_000_000
 _SEED: Final = keccak256(b"seed")
@@ -86,8 +86,8 @@ class SparseTree:
     def _made(self, level: int, index: int) -> Digest:
         if level == 0:
             return self._hash(LEAF + self.leaf(index))
-        is_of_row = (height(self.count) - level) % ROW_LEVELS == 0
-        if is_of_row and (level, index) not in self._above:
+        is_of_layer = (height(self.count) - level) % LAYER_LEVELS == 0
+        if is_of_layer and (level, index) not in self._above:
             return keccak256(b"node %d of %d" % (index, level))
         left = self.node(level - 1, 2 * index)
         if (2 * index + 1) << (level - 1) >= self.count:
@@ -116,10 +116,10 @@ class World:
         header = replace(header, data_root=top(data), tables_root=top(tables))
         self.program = Program(header, program.templates)
         self.exponents = rng.bytes(_exponent_bytes(program))
-        self.levels = [[row.tobytes() for row in level] for level in self.program.tree.levels]
+        self.levels = [[layer.tobytes() for layer in level] for level in self.program.tree.levels]
         self._contents: dict[tuple[Part, int], bytes] = {}
 
-    def template(self, part: Part, node: int) -> Template:
+    def template(self, part: Part, node: int) -> TraceTemplate:
         """Of a node."""
         return self.program.templates[self.program.at(part, node)[0]]
 
@@ -130,14 +130,14 @@ class World:
             self._contents[part, node] = self._drawn(rng, self._made_by(part, node))
         return self._contents[part, node]
 
-    def _made_by(self, part: Part, node: int) -> Template:
+    def _made_by(self, part: Part, node: int) -> TraceTemplate:
         """The template of which the numbers of a node are, wherever they were moved."""
         template = self.template(part, node)
         while template.op in _SHAPELESS and template.inputs[0].source is Source.TRACE:
             template = self.template(part, template.inputs[0].node)
         return template
 
-    def _drawn(self, rng: np.random.Generator, template: Template) -> bytes:
+    def _drawn(self, rng: np.random.Generator, template: TraceTemplate) -> bytes:
         if template.op in _IDS:
             return _ids(rng, self._vocab, 4)
         if template.op == Op.LOWER_BOUND:
@@ -249,7 +249,7 @@ class Vast:
 
     @property
     def states(self) -> list[Digest]:
-        if self.part == Part.LINK:
+        if self.part == Part.UPDATE_PROOF:
             return []
         after = [keccak256(b"state %d" % i) for i in range(self._header.segment - 1)]
         return [Digest(self._result()[:32]), *after]
@@ -272,25 +272,25 @@ class Vast:
     def claim(self, holder: Address) -> Claim:
         """With what this party says."""
         number = 0
-        if self.part == Part.LINK:
+        if self.part == Part.UPDATE_PROOF:
             number = self._header.steps // self._header.segment - 1
         root = seal(len(self.world.levels[0]), self._program_node(len(self.world.levels) - 1, 0))
         exponents = sha256_digest(self.world.exponents)
         claim = Claim(
             holder=holder,
             set=root,
-            place=root,
+            position=root,
             program=root,
-            is_link=self.part == Part.LINK,
+            is_update_proof=self.part == Part.UPDATE_PROOF,
             seat=_SEAT,
             round=_ROUND,
             segment=number,
             data_seed=_SEED,
-            opening=self._roots.digest(),
+            initial_state=self._roots.digest(),
             model_params=self._model,
             model_exponents=exponents,
         )
-        if self.part == Part.LINK:
+        if self.part == Part.UPDATE_PROOF:
             size = self._size(self._last)
             root = update_root(size, top(self.tensor(self._last)))
             return replace(claim, update_root=root)
@@ -305,9 +305,9 @@ class Vast:
     @property
     def context(self) -> bytes:
         steps, exponents = self._header.steps, sha256_digest(self.world.exponents)
-        step = steps if self.part == Part.LINK else 0
+        step = steps if self.part == Part.UPDATE_PROOF else 0
         numbers = (_SEAT, _ROUND, step, _ROUND * steps + step)
-        return Context(_SEED, *numbers, self._roots, self._model, exponents).to_bytes()
+        return ImportContext(_SEED, *numbers, self._roots, self._model, exponents).to_bytes()
 
     @cached_property
     def tree(self) -> SparseTree:
@@ -332,7 +332,7 @@ class Vast:
         data = b"".join(self._bytes(node, at) for at in range(first, last + 1))
         return data[start - first * PIECE : end - first * PIECE]
 
-    def open(self, template: Template, source: Input, need: Need) -> Opening:
+    def open(self, template: TraceTemplate, source: Input, need: Need) -> Opening:
         header = self._header
         if source.source is Source.EXPONENTS:
             return Opening(self.world.exponents)
@@ -411,16 +411,16 @@ def at_proof(party: Vast, claim: Claim) -> Game:
     template = party.world.template(part, party.node)
     index = party.element * template.width // PIECE
     leaf = party.read(party.node, index * PIECE, min((index + 1) * PIECE, template.size))
-    is_link = part == Part.LINK
-    start = claim.opening
+    is_update_proof = part == Part.UPDATE_PROOF
+    start = claim.initial_state
     result = party.tree.leaf(party.tree.count - 1)
     return Game(
         claim=claim,
         clock=Game.begin(claim, NOW).clock,
-        phase=Phase.PROVE,
+        phase=GamePhase.PROVE,
         start=start,
         result=result,
-        step=program.header.steps if is_link else 0,
+        step=program.header.steps if is_update_proof else 0,
         header=party.header.data,
         template=template.to_bytes(),
         nodes=party.tree.count,
@@ -429,20 +429,20 @@ def at_proof(party: Vast, claim: Claim) -> Game:
         index=index,
         node=party.node,
         size=template.size,
-        rows=_rows(party.tree, party.node),
+        layers=_rows(party.tree, party.node),
         leaf=leaf,
     )
 
 
-def _rows(tree: SparseTree, node: int) -> tuple[Row, ...]:
+def _rows(tree: SparseTree, node: int) -> tuple[MerkleLayer, ...]:
     """Those that lead to a node of a trace."""
-    rows, level = [], height(tree.count)
+    layers, level = [], height(tree.count)
     while True:
-        below = level - row_levels(level)
+        below = level - layer_levels(level)
         first = node >> level << (level - below)
-        rows.append(Row(below, first, row_of(tree, level, node >> level)))
+        layers.append(MerkleLayer(below, first, layer_of(tree, level, node >> level)))
         if below == 0:
-            return tuple(rows)
+            return tuple(layers)
         level = below
 
 
@@ -458,7 +458,7 @@ def fields_of(game: Game, table: Table, now: int) -> dict[str, Any]:
         "challengerLeft": claim.challenger_seconds,
         "phase": game.phase,
         "outcome": 0,
-        "isLink": claim.is_link,
+        "isUpdateProof": claim.is_update_proof,
         "inTensor": True,
         "bond": claim.lowest_bond,
         "latestStart": claim.window_end,
@@ -467,7 +467,7 @@ def fields_of(game: Game, table: Table, now: int) -> dict[str, Any]:
         "takes": 0,
         "claim": claim.hash,
         "set": claim.set,
-        "place": claim.place,
+        "position": claim.position,
         "header": keccak256(game.header),
         "from": game.start,
         "result": game.result,

@@ -204,7 +204,7 @@ def _processor_seconds() -> float:
 
 
 def _module_of(file: str) -> str:
-    """`sdk/atoll/protocol/words.py` as `atoll.protocol.words`."""
+    """`sdk/atoll/protocol/types.py` as `atoll.protocol.types`."""
     parts = Path(file).with_suffix("").parts
     return ".".join(parts[next(i for i, part in enumerate(parts) if part.startswith("atoll")) :])
 

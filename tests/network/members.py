@@ -1,7 +1,7 @@
 """A network of real processes on Anvil, with a small job: a submitter that serves, and members.
 
 Nothing of the job room is needed: the manifest is written down in `tests.support.small_job`. Member
-i has seat or place i. Windows in which everybody only waits are skipped. A hostile stranger comes
+i has seat or slot i. Windows in which everybody only waits are skipped. A hostile stranger comes
 with the first job, and each of its deeds has to have happened (`atoll_devnet.run.stranger`).
 """
 
@@ -19,25 +19,25 @@ from tests.support.merging import all_standing
 from tests.support.patience import PATIENCE
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
-from atoll.aggregation.round import merge_updates
-from atoll.numerics.layout import max_state_bytes
+from atoll.aggregation.merge_round import merge_updates
 from atoll.numerics.state import GlobalState
-from atoll.protocol.certificates import Kind
+from atoll.numerics.state_layout import max_state_bytes
+from atoll.protocol.certificates import CertificateKind
 from atoll.protocol.holders import Holder
-from atoll.protocol.keeper_calls import Call, keeper_calls
+from atoll.protocol.keeper_calls import KeeperCallKind, keeper_calls
 from atoll.protocol.manifest import Manifest, NumericsSpec
 from atoll.protocol.pay import budget
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import Address, Digest, JobId, MissedDuty, Phase, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, Digest, JobId, Miss, Phase, Role
-from atoll.service.beside import beside
-from atoll.service.duties.keeper_calls import is_over
+from atoll.service.background_tasks import background_tasks
+from atoll.service.duties.send_keeper_calls import is_over
 from atoll.service.session import Session, SessionConfig, open_session
 from atoll.storage.cid import DAG_CBOR, Cid
 from atoll.storage.local import LocalStore
 from atoll.storage.storage import StoreConfig
 from atoll.train.evaluate import evaluate
-from atoll.train.initial import open_initial_state
+from atoll.train.initial_model import open_initial_state
 from atoll.train.probe import pin_torch
 from atoll.train.round import train_round
 from atoll.train.seat_task import TrainTask
@@ -47,7 +47,7 @@ from atoll_devnet.run.skipping import skipping
 from atoll_devnet.run.stranger import Before, hostile_network
 
 POLL_SECONDS = 0.3
-LATE = {Call.SETTLE_CONTEST, Call.CUT_SEAT, Call.CUT_MEMBER}
+LATE = {KeeperCallKind.SETTLE_CONTEST, KeeperCallKind.PENALISE_SEAT, KeeperCallKind.PENALISE_MEMBER}
 """What may still be due when a job is over, and moves money."""
 A_DAY = 86_400
 TERMS: Mapping[str, Any] = {
@@ -80,13 +80,13 @@ class Who:
     watchers: tuple[str, ...] = ()
     owned: tuple[int, ...] = ()
     seats: int = 4
-    places: int = 3
+    slots: int = 3
 
     def config(self, folder: Path) -> ClusterConfig:
         return ClusterConfig(
             folder=folder,
             providers=self.seats,
-            verifiers=self.places,
+            verifiers=self.slots,
             watchers=len(self.watchers),
             provider_cheats=self.providers,
             verifier_cheats=self.verifiers,
@@ -115,9 +115,9 @@ class Network:
         """Who held a seat first."""
         return self._held(Role.PROVIDER, self.cluster.providers[seat])
 
-    def verifier(self, place: int) -> Holder:
-        """Who held a place first."""
-        return self._held(Role.VERIFIER, self.cluster.verifiers[place])
+    def verifier(self, slot: int) -> Holder:
+        """Who held a slot first."""
+        return self._held(Role.VERIFIER, self.cluster.verifiers[slot])
 
     def _held(self, role: Role, member: Member) -> Holder:
         assert self.view is not None
@@ -132,11 +132,11 @@ class Network:
     async def losses(self) -> tuple[float, float]:
         """Held-out losses of round 0's merge: as certified, and had every seat been honest."""
         assert self.view is not None
-        past, job, store = self.view.settled[0], self.manifest, self.session.store
-        cid = Cid.from_bytes(past.verdict.cid)
+        settled_round, job, store = self.view.settled[0], self.manifest, self.session.store
+        cid = Cid.from_bytes(settled_round.verdict.cid)
         await self.session.fetcher_of(self.job).fetch(cid, max_state_bytes(job), [])
-        certified = read_global_state(job, past.verdict.cid, store)
-        honest = honest_merge(job, past, store)
+        certified = read_global_state(job, settled_round.verdict.cid, store)
+        honest = honest_merge(job, settled_round, store)
         return evaluate(certified.params, job, store), evaluate(honest.params, job, store)
 
     async def until(self, reached: Callable[[JobView, int], bool]) -> JobView:
@@ -158,7 +158,7 @@ class Network:
 async def network(
     folder: Path,
     who: Who,
-    kind: Kind = Kind.ECDSA,
+    kind: CertificateKind = CertificateKind.ECDSA,
     *,
     lasts: int = A_DAY,
     before: Before = lambda _: nullcontext(),
@@ -197,7 +197,7 @@ def submitter_of(cluster: Cluster) -> SessionConfig:
 
 
 async def _create(
-    session: Session, terms: Mapping[str, Any], of: tuple[Kind, NumericsSpec], lasts: int
+    session: Session, terms: Mapping[str, Any], of: tuple[CertificateKind, NumericsSpec], lasts: int
 ) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
     kind, numerics = of
@@ -209,7 +209,9 @@ async def _create(
     return JobId(1), manifest
 
 
-async def submit(session: Session, manifest: Manifest, kind: Kind = Kind.ECDSA) -> None:
+async def submit(
+    session: Session, manifest: Manifest, kind: CertificateKind = CertificateKind.ECDSA
+) -> None:
     """Creates a job; its content lies in the session's store."""
     chain, gateway = session.chain, await session.serve()
     cid = session.store.add_block(manifest.to_bytes(), DAG_CBOR).to_bytes()
@@ -220,20 +222,25 @@ async def submit(session: Session, manifest: Manifest, kind: Kind = Kind.ECDSA) 
         "approve": calls.approve(addresses["Jobs"], funding),
         "create": calls.create(*spec, manifest.terms, addresses[kind.policy], funding),
     }
-    async with beside([session.queue.run()]):
+    async with background_tasks([session.queue.run()]):
         for key, call in made.items():
             await session.queue.execute(f"{key} {spec[0].hex()}", call)
 
 
-def honest_merge(job: Manifest, past: SettledRound, store: LocalStore) -> GlobalState:
+def honest_merge(job: Manifest, settled_round: SettledRound, store: LocalStore) -> GlobalState:
     """What round 0 would have come to with every seat honest and everything there."""
     pin_torch()
     model = open_initial_state(job, store)
     cid = store.add_pieces(model.pieces()).to_bytes()
-    tasks = [TrainTask(job, past.slot, seat, past.facts.seed, cid) for seat in past.seats]
+    tasks = [
+        TrainTask(job, settled_round.round_id, seat, settled_round.record.seed, cid)
+        for seat in settled_round.seats
+    ]
     updates = {task.seat: train_round(task, store).update for task in tasks}
-    facts = all_standing(updates, job)
-    merged = merge_updates(model, updates, facts=facts, data_seed=past.facts.seed, manifest=job)
+    record = all_standing(updates, job)
+    merged = merge_updates(
+        model, updates, record=record, data_seed=settled_round.record.seed, manifest=job
+    )
     return merged.moves(read_global_state(job, cid, store), job)
 
 
@@ -243,10 +250,12 @@ def is_decided(view: JobView, now: int) -> bool:
 
 
 def is_settled_up(view: JobView, now: int) -> bool:
-    """Everybody who did not fall is paid, too, and has its bond back."""
-    standing = {(h.role, h.id): h for h in everybody(view) if not h.has_fallen}
+    """Everybody who was not slashed is paid, too, and has its bond back."""
+    standing = {(h.role, h.id): h for h in everybody(view) if not h.is_slashed}
     is_paid = not any(view.credits.values()) and not any(
-        (item.role, item.holder) in standing if item.call is Call.CLAIM else item.call in LATE
+        (item.role, item.holder) in standing
+        if item.call is KeeperCallKind.CLAIM
+        else item.call in LATE
         for item in keeper_calls(view, now)
     )
     return is_decided(view, now) and is_paid and all(h.is_released for h in standing.values())
@@ -256,10 +265,10 @@ def everybody(view: JobView) -> list[Holder]:
     return [*view.providers.values(), *view.verifiers.values()]
 
 
-def kinds(holder: Holder) -> set[Miss]:
-    """What it was cut for."""
-    return {kind for _, kind in holder.cuts}
+def kinds(holder: Holder) -> set[MissedDuty]:
+    """What it was penalised for."""
+    return {kind for _, kind in holder.penalties}
 
 
-def fallen(view: JobView) -> set[Address]:
-    return {h.account for h in everybody(view) if h.has_fallen}
+def slashed(view: JobView) -> set[Address]:
+    return {h.account for h in everybody(view) if h.is_slashed}

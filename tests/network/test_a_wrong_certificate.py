@@ -6,23 +6,23 @@ from pathlib import Path
 
 from tests.network.members import Who, network
 
+from atoll.protocol.types import NO_ROUND, Phase
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_ROUND, Phase
 
 
-async def test_providers_say_that_their_merge_is_another_and_leave_without_a_miss(
+async def test_providers_say_that_their_merge_is_another_and_leave_without_a_missed_duty(
     tmp_path: Path,
 ) -> None:
     who = Who(verifiers=dict.fromkeys(range(3), "wrong-merge"))
     async with network(tmp_path, who, rounds=2) as running:
         view = await running.until(_is_left)
         log = (running.cluster.providers[0].folder / "log").read_text(encoding="utf-8")
-    (past,) = view.settled
-    assert past.verdict.merged == 4
+    (settled_round,) = view.settled
+    assert settled_round.verdict.merged == 4
     assert view.round == 1
-    assert all(not holder.cuts for holder in view.providers.values())
+    assert all(not holder.penalties for holder in view.providers.values())
     # Each of them had the same other model, and committed to nothing from the certified one.
-    assert f"its certificate says {past.verdict.state.hex()[:16]}" in log
+    assert f"its certificate says {settled_round.verdict.state.hex()[:16]}" in log
     assert "disagree.v1" in log
     assert "commit.v1:1" not in log
 

@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from tests.network.members import Who, everybody, fallen, is_settled_up, network
+from tests.network.members import Who, everybody, is_settled_up, network, slashed
 
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.pay import round_pay
 from atoll_devnet.processes.cluster import Cluster, Member
 from atoll_devnet.processes.faulty_rpc import (
@@ -60,22 +60,22 @@ async def faulty_first(cluster: Cluster, told: Counter[str]) -> AsyncIterator[No
 
 async def test_no_transaction_duty_or_game_is_lost_to_a_first_endpoint(tmp_path: Path) -> None:
     told = Counter[str]()
-    who = Who(providers={POISONER: "poison-segment"}, places=2)
+    who = Who(providers={POISONER: "poison-segment"}, slots=2)
     async with network(tmp_path, who, before=partial(faulty_first, told=told)) as running:
         view = await running.until(is_settled_up)
         seats = [running.provider(seat) for seat in range(4)]
-        auditors = [running.verifier(place) for place in range(2)]
+        auditors = [running.verifier(slot) for slot in range(2)]
         paid = {holder: running.paid(holder) for holder in (*seats, *auditors)}
         terms = running.manifest.terms
 
     liar, *honest = seats
-    assert fallen(view) == {liar.account}
-    assert any(game.outcome is Outcome.HOLDER_FELL for game in view.games.values())
-    assert not any(holder.cuts for holder in everybody(view) if holder is not liar)
-    (past,) = view.settled
-    assert past.facts.revealed == 0b1111
+    assert slashed(view) == {liar.account}
+    assert any(game.outcome is Outcome.HOLDER_LOST for game in view.games.values())
+    assert not any(holder.penalties for holder in everybody(view) if holder is not liar)
+    (settled_round,) = view.settled
+    assert settled_round.record.revealed == 0b1111
     for holder in (*honest, *auditors):
-        assert paid[holder] >= round_pay(terms, past, holder)
+        assert paid[holder] >= round_pay(terms, settled_round, holder)
     for seat in honest:
         assert paid[seat] > 0
     assert len(EVERY) >= 17

@@ -5,56 +5,56 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.network.members import Who, fallen, is_settled_up, network
+from tests.network.members import Who, is_settled_up, network, slashed
 
-from atoll.protocol.games.machine import Outcome
-from atoll.protocol.misses import first_cut
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.missed_duties import first_penalty
 from atoll.protocol.pay import contest_reward, round_pay
 from atoll.protocol.safety import last_safe, unsafe_rounds
-from atoll.protocol.words import Miss
+from atoll.protocol.types import MissedDuty
 
 
-async def test_one_watcher_is_enough_and_a_fine_without_a_replay_earns_nothing(
+async def test_one_watcher_is_enough_and_a_valid_entry_without_a_replay_earns_nothing(
     tmp_path: Path,
 ) -> None:
-    """One cheat lies in its link, one in the words that its auditors are paid for; one auditor
-    covers for them, the other has never run a step."""
+    """One cheat lies in its update proof, one in the words that its auditors are paid for; one
+    auditor covers for them, the other has never run a step."""
     who = Who(
-        providers={0: "stall+flip5", 1: "wrong-words"},
-        verifiers={0: "false-fine", 1: "null"},
+        providers={0: "stall+flip5", 1: "wrong-work-tags"},
+        verifiers={0: "false-valid", 1: "null"},
         watchers=("",),
-        places=2,
+        slots=2,
     )
     async with network(tmp_path, who) as running:
         view = await running.until(is_settled_up)
         flipper, masker, *honest = (running.provider(seat) for seat in range(4))
-        covering, idle = (running.verifier(place) for place in range(2))
+        covering, idle = (running.verifier(slot) for slot in range(2))
         certified, honest_loss = await running.losses()
         (watcher,) = running.cluster.watchers
-        (past,), terms = view.settled, running.manifest.terms
+        (settled_round,), terms = view.settled, running.manifest.terms
 
-    assert fallen(view) == {flipper.account, masker.account}
-    assert all(duty.is_fine for body in past.bodies.values() for duty in body.duties)
-    lost = {g.claim.seat: g for g in view.games.values() if g.outcome is Outcome.HOLDER_FELL}
+    assert slashed(view) == {flipper.account, masker.account}
+    assert all(duty.is_valid for body in settled_round.bodies.values() for duty in body.duties)
+    lost = {g.claim.seat: g for g in view.games.values() if g.outcome is Outcome.HOLDER_LOST}
     assert set(lost) == {0, 1}
-    assert (lost[0].challenger, lost[0].claim.is_link) == (watcher.account, True)
+    assert (lost[0].challenger, lost[0].claim.is_update_proof) == (watcher.account, True)
     assert lost[1].challenger == watcher.account
     assert any(lost[1].claim.work_tag)  # what the key gave, which no run of the steps does
-    assert not any(game.outcome is Outcome.CHALLENGER_FELL for game in view.games.values())
+    assert not any(game.outcome is Outcome.CHALLENGER_LOST for game in view.games.values())
     for holder in honest:
-        assert not holder.cuts
-        assert running.paid(holder) >= round_pay(terms, past, holder) > 0
-    # Of a seat that fell nobody's words are scored; of the others a guess earns nothing, and
+        assert not holder.penalties
+        assert running.paid(holder) >= round_pay(terms, settled_round, holder) > 0
+    # Of a seat that was slashed nobody's words are scored; of the others a guess earns nothing, and
     # costs more than whoever shows it gets, be it the same one.
     assert view.params is not None
     reward = contest_reward(terms, view.params)
     unscored = terms.sign_fee + 2 * terms.duty_fee
     assert running.paid(idle) in {unscored, unscored + reward}
-    assert (past.round, Miss.WORDS) in idle.cuts
-    assert reward < first_cut(terms.verifier_bond, view.params.miss_cut_bps)
-    assert not covering.cuts
+    assert (settled_round.round, MissedDuty.DIGEST) in idle.penalties
+    assert reward < first_penalty(terms.verifier_bond, view.params.penalty_bps)
+    assert not covering.penalties
     assert running.paid(covering) >= terms.sign_fee + 4 * terms.duty_fee
     assert certified == pytest.approx(honest_loss, rel=0.02)
-    assert past.verdict.merged == 3  # what is stalled is nobody's to merge
+    assert settled_round.verdict.merged == 3  # what is stalled is nobody's to merge
     assert unsafe_rounds(view) == ()
-    assert last_safe(view).digest == past.verdict.state
+    assert last_safe(view).digest == settled_round.verdict.state

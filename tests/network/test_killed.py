@@ -8,10 +8,10 @@ from pathlib import Path
 from tests.network.members import Network, Who, network
 from tests.support.patience import PATIENCE
 
-from atoll.protocol.words import SeatIndex
+from atoll.protocol.types import SeatIndex
 from atoll.storage.local import LocalStore
 from atoll.storage.pins import Pin
-from atoll.train.initial import open_initial_state
+from atoll.train.initial_model import open_initial_state
 from atoll.train.probe import pin_torch
 from atoll.train.round import TrainedRound, train_round
 from atoll.train.seat_task import TrainTask
@@ -48,13 +48,15 @@ async def test_a_killed_provider_goes_on_where_it_was(tmp_path: Path) -> None:
         view = await running.until(lambda view, _: bool(view.settled))
         member = running.cluster.providers[SEAT]
         log, left = (member.folder / "log").read_text(), checkpoints(member)
-        past, store = view.settled[0], running.session.store
+        settled_round, store = view.settled[0], running.session.store
         honest = trained(running, store)
     assert "goes on from a checkpoint" in log
-    assert past.reveals[SEAT].reveal.update_root == honest.update_root
-    leaves = past.reveals[SEAT].reveal.leaves
-    assert [leaves[at : at + 32] for at in range(0, len(leaves), 64)] == list(honest.states)
-    assert not running.provider(SEAT).cuts
+    assert settled_round.reveals[SEAT].reveal.update_root == honest.update_root
+    checkpoint_commitments = settled_round.reveals[SEAT].reveal.checkpoint_commitments
+    assert [
+        checkpoint_commitments[at : at + 32] for at in range(0, len(checkpoint_commitments), 64)
+    ] == list(honest.states)
+    assert not running.provider(SEAT).penalties
     assert left == []
 
 
@@ -62,7 +64,7 @@ def trained(running: Network, store: LocalStore) -> TrainedRound:
     """The seat's round 0, without any checkpoint."""
     pin_torch()
     assert running.view is not None
-    past, job = running.view.settled[0], running.manifest
+    settled_round, job = running.view.settled[0], running.manifest
     cid = store.add_pieces(open_initial_state(job, store).pieces()).to_bytes()
-    task = TrainTask(job, past.slot, SEAT, past.facts.seed, cid)
+    task = TrainTask(job, settled_round.round_id, SEAT, settled_round.record.seed, cid)
     return train_round(task, store)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.network.members import Who, fallen, is_settled_up, network
+from tests.network.members import Who, is_settled_up, network, slashed
 
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.views import JobView
 
 Progress = list[tuple[int, int, int]]
@@ -18,8 +18,8 @@ def progress(view: JobView) -> Progress:
 
 async def test_players_are_killed_at_every_move(tmp_path: Path) -> None:
     """What comes next follows from the chain, so the game goes on and ends as it would have."""
-    colluders = dict.fromkeys(range(2), "false-fine")
-    who = Who({0: "poison-segment"}, colluders, watchers=("",), places=2)
+    colluders = dict.fromkeys(range(2), "false-valid")
+    who = Who({0: "poison-segment"}, colluders, watchers=("",), slots=2)
     seen: Progress = []
     kills = 0
     async with network(tmp_path, who) as running:
@@ -38,8 +38,8 @@ async def test_players_are_killed_at_every_move(tmp_path: Path) -> None:
             view = await running.until(has_moved_on)
         poisoner, watcher = running.provider(0), running.cluster.watchers[0].account
 
-    assert fallen(view) == {poisoner.account}
+    assert slashed(view) == {poisoner.account}
     (game,) = view.games.values()
     assert (game.challenger, game.claim.segment) == (watcher, 0)
-    assert game.decided is game.outcome is Outcome.HOLDER_FELL
+    assert game.decided is game.outcome is Outcome.HOLDER_LOST
     assert kills > 8

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.network.members import Who, fallen, is_settled_up, kinds, network
+from tests.network.members import Who, is_settled_up, kinds, network, slashed
 
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.pay import round_pay
-from atoll.protocol.words import Miss
+from atoll.protocol.types import MissedDuty
 
 LIARS = {
     0: "hollow",
@@ -22,45 +22,45 @@ LIARS = {
     10: "sign-flip",
     11: "scale",
     12: "noise",
-    13: "forged-sums",
+    13: "forged-second-moments",
 }
 QUIET = {14: "withhold", 15: "no-reveal"}
 SEATS = 2 + len(LIARS | QUIET)
-NOT_HAD = {7, 8, 9, *QUIET}
+UNAVAILABLE = {7, 8, 9, *QUIET}
 """Bytes that are no update, and those that nobody serves or names."""
-OF_LINKS = set(range(5, 14))
+OF_UPDATE_PROOFS = set(range(5, 14))
 """Who lies in what it sends of its training, and not in the training."""
 
 
-async def test_liars_fall_and_who_is_accused_falsely_is_paid(tmp_path: Path) -> None:
+async def test_liars_are_slashed_and_who_is_accused_falsely_is_paid(tmp_path: Path) -> None:
     """Seats lie about their training, about what they send of it, and in what they send; one plays
     its own run to the end. Two more keep their work to themselves, which is no lie. Of two auditors
     one accuses an honest seat."""
-    who = Who(providers=LIARS | QUIET, verifiers={1: "false-differs"}, seats=SEATS, places=2)
+    who = Who(providers=LIARS | QUIET, verifiers={1: "false-mismatch"}, seats=SEATS, slots=2)
     async with network(tmp_path, who, seats=SEATS, min_providers=SEATS) as running:
         view = await running.until(is_settled_up)
         seats = [running.provider(seat) for seat in range(SEATS)]
-        auditor, accuser = (running.verifier(place) for place in range(2))
+        auditor, accuser = (running.verifier(slot) for slot in range(2))
         paid = {holder.account: running.paid(holder) for holder in (*seats, auditor)}
 
     accused, bystander = seats[2:4]
-    assert fallen(view) == {seats[seat].account for seat in LIARS}
-    assert not any(holder.cuts for holder in (accused, bystander, auditor, seats[14]))
-    assert kinds(seats[15]) == {Miss.SEAT}
-    (past,) = view.settled
-    assert not any(past.facts.available >> seat & 1 for seat in NOT_HAD)
-    # What was not had is not paid to whoever did the work, either.
+    assert slashed(view) == {seats[seat].account for seat in LIARS}
+    assert not any(holder.penalties for holder in (accused, bystander, auditor, seats[14]))
+    assert kinds(seats[15]) == {MissedDuty.SEAT}
+    (settled_round,) = view.settled
+    assert not any(settled_round.record.available >> seat & 1 for seat in UNAVAILABLE)
+    # What was not available is not paid to whoever did the work, either.
     assert all(paid[seats[seat].account] == 0 for seat in (*LIARS, *QUIET))
-    lost = [game for game in view.games.values() if game.outcome is Outcome.HOLDER_FELL]
+    lost = [game for game in view.games.values() if game.outcome is Outcome.HOLDER_LOST]
     games = {game.claim.seat: game for game in lost}
     assert set(games) == set(LIARS)
     assert games[0].claim.segment == 1  # the first that was invented
     assert games[0].decided is Outcome.NONE  # nobody moved for it
-    assert games[1].decided is Outcome.HOLDER_FELL  # the contract ran the operation
+    assert games[1].decided is Outcome.HOLDER_LOST  # the contract ran the operation
     assert games[4].claim.segment == 0
-    assert {seat for seat, game in games.items() if game.claim.is_link} == OF_LINKS
+    assert {seat for seat, game in games.items() if game.claim.is_update_proof} == OF_UPDATE_PROOFS
     (false,) = (game for game in view.games.values() if game.claim.seat == 2)
-    assert (false.challenger, false.outcome) == (accuser.account, Outcome.CHALLENGER_FELL)
-    assert paid[accused.account] >= round_pay(running.manifest.terms, past, accused)
+    assert (false.challenger, false.outcome) == (accuser.account, Outcome.CHALLENGER_LOST)
+    assert paid[accused.account] >= round_pay(running.manifest.terms, settled_round, accused)
     assert paid[auditor.account] > 0
-    assert Miss.AUDIT not in {kind for _, kind in auditor.cuts}
+    assert MissedDuty.AUDIT not in {kind for _, kind in auditor.penalties}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.network.members import Network, Who, fallen, is_settled_up, network
+from tests.network.members import Network, Who, is_settled_up, network, slashed
 from tests.support.small_job import damage
 
 from atoll.protocol.pay import round_pay
@@ -17,16 +17,16 @@ LOOK_SECONDS = 0.02
 
 async def test_who_loses_its_update_once_it_is_revealed_is_paid(tmp_path: Path) -> None:
     """A gateway that drips its bytes holds up whoever asks everybody for what is lost."""
-    async with network(tmp_path, Who({0: "drip"}, places=2)) as running:
+    async with network(tmp_path, Who({0: "drip"}, slots=2)) as running:
         await lose_updates(running, {1, 2, 3})
         view = await running.until(is_settled_up)
         holders = [running.provider(seat) for seat in range(4)]
-        (past,), terms = view.settled, running.manifest.terms
+        (settled_round,), terms = view.settled, running.manifest.terms
 
-    assert fallen(view) == set()
+    assert slashed(view) == set()
     for holder in holders[1:]:
-        assert not holder.cuts
-        assert running.paid(holder) >= round_pay(terms, past, holder) > 0
+        assert not holder.penalties
+        assert running.paid(holder) >= round_pay(terms, settled_round, holder) > 0
 
 
 async def lose_updates(running: Network, seats: set[int]) -> None:

@@ -16,8 +16,8 @@ from tests.network.members import Network, Who, everybody, is_settled_up, networ
 
 from atoll.protocol.holders import Holder
 from atoll.protocol.pay import round_pay
+from atoll.protocol.types import Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Role
 from atoll_devnet.processes.cluster import Member
 
 ROUNDS = 4
@@ -51,7 +51,7 @@ async def set_hours(member: Member, now: int) -> None:
 
 
 def is_seated(view: JobView, _: int) -> bool:
-    """All have places, and a round runs."""
+    """All have slots, and a round runs."""
     return view.open is not None and len(view.providers) == 4 and len(view.verifiers) == 3
 
 
@@ -76,9 +76,12 @@ async def test_who_sits_out_leaves_at_a_settlement_and_is_paid(tmp_path: Path) -
         paid = {holder: running.paid(holder) for holder in everybody(view)}
     assert len(view.settled) == ROUNDS
     assert len(view.ids_of(paused.account, Role.PROVIDER)) == 2  # it took a seat again
-    assert not any(holder.cuts or holder.has_fallen for holder in everybody(view))
+    assert not any(holder.penalties or holder.is_slashed for holder in everybody(view))
     for holder, wei in paid.items():
-        earned = sum(round_pay(running.manifest.terms, past, holder) for past in view.settled)
+        earned = sum(
+            round_pay(running.manifest.terms, settled_round, holder)
+            for settled_round in view.settled
+        )
         assert wei >= earned
         assert earned or holder.role is Role.VERIFIER
 
@@ -102,7 +105,7 @@ async def check_sits_out(member: Member, why: str, step: str) -> None:
     """It says why it is out, that nothing is owed or locked, and what changes that."""
     found = await told(member, "status")
     assert found["sits_out"].startswith(why)
-    assert (found["bonded"], found["owes"]["1"]) == ([], [])
+    assert (found["bonded"], found["obligations"]["1"]) == ([], [])
     assert why in found["duties"]["1"]["membership"]
     assert (found["blocking"]["name"], found["blocking"]["is_fault"]) == ("sits out", False)
     assert step in found["blocking"]["next_step"]

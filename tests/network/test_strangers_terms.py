@@ -12,10 +12,10 @@ import pytest
 from tests.network.members import A_DAY, TERMS, Network, Who, everybody, network, submit
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
-from atoll.job.stands import Standing, standings
+from atoll.job.standings import Standing, standings
+from atoll.protocol.types import NO_ROUND
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_ROUND
-from atoll.service.stands import Stand
+from atoll.service.stand_statements import Stand
 from atoll_devnet.processes.cluster import Cluster
 
 POLICY = """

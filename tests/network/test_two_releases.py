@@ -73,6 +73,6 @@ async def next_job(running: Network) -> Network:
 async def check_paid(running: Network) -> None:
     """Every round merged, and nobody lost anything by it."""
     view = await running.until(is_settled_up)
-    assert [past.verdict.merged for past in view.settled] == [4]
+    assert [settled_round.verdict.merged for settled_round in view.settled] == [4]
     assert len(everybody(view)) == 7
-    assert not any(holder.cuts or holder.has_fallen for holder in everybody(view))
+    assert not any(holder.penalties or holder.is_slashed for holder in everybody(view))

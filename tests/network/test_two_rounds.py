@@ -23,18 +23,18 @@ from atoll.job.audit import EQUAL, Extent, JobCheck, audit
 from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
 from atoll.protocol.bls import KEY_BYTES
-from atoll.protocol.certificates import Kind
+from atoll.protocol.certificates import CertificateKind
 from atoll.protocol.pay import budget
 from atoll.protocol.safety import last_safe, unsafe_rounds
-from atoll.protocol.words import Address, JobStatus, Role
-from atoll.service.beside import beside
+from atoll.protocol.types import Address, JobStatus, Role
+from atoll.service.background_tasks import background_tasks
 from atoll_devnet.processes.cluster import STAKE_TOKENS
 
 WALLET = Address("0x00000000000000000000000000000000000A7011")
 
 
 async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: Path) -> None:
-    async with network(tmp_path, Who(owned=(0,)), Kind.BLS, rounds=2) as running:
+    async with network(tmp_path, Who(owned=(0,)), CertificateKind.BLS, rounds=2) as running:
         await owned(running)
         view = await running.until(is_settled_up)
         await check_whose_pay_it_is(running)
@@ -45,13 +45,13 @@ async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: 
         budgeted = budget(running.manifest.terms)
         checked = await audited(running, tmp_path / "outsider")
     assert view.status is JobStatus.DONE
-    for past in view.settled:
-        assert past.facts.revealed == past.facts.available == 0b1111
-        assert past.verdict.merged == 4
-        assert past.is_consistent
-        assert past.bodies
-        assert 3 * past.signers.bit_count() >= 2 * len(view.verifiers)
-    assert not any(holder.cuts or holder.has_fallen for holder in everybody(view))
+    for settled_round in view.settled:
+        assert settled_round.record.revealed == settled_round.record.available == 0b1111
+        assert settled_round.verdict.merged == 4
+        assert settled_round.is_consistent
+        assert settled_round.bodies
+        assert 3 * settled_round.signers.bit_count() >= 2 * len(view.verifiers)
+    assert not any(holder.penalties or holder.is_slashed for holder in everybody(view))
     assert {holder.account for holder in view.providers.values()} <= set(view.paid)
     assert sum(view.paid.values()) <= budgeted
     assert unsafe_rounds(view) == ()
@@ -71,7 +71,7 @@ async def owned(running: Network) -> None:
             assert now.owner == node
             assert (await chain.stake(node, Role.PROVIDER)).active == 0  # nothing is staked before
             await asyncio.sleep(POLL_SECONDS)
-    async with beside([session.queue.run()]):
+    async with background_tasks([session.queue.run()]):
         await session.queue.execute("accept", chain.calls.accept_owner(node))
         await session.queue.execute("payee", chain.calls.set_payee(node, WALLET))
 

@@ -19,7 +19,7 @@ import numpy as np
 from tests.second_client import chain, money, provide, rounds
 from tests.second_client.documents import read_manifest
 from tests.second_client.evaluate import held_out_loss
-from tests.second_client.merge import had, merge
+from tests.second_client.merge import available_seats, merge
 from tests.second_client.state import State, global_bytes, global_digest, initial_global_state
 from tests.second_client.words import ZERO, bits, file_cid, sha256
 
@@ -37,10 +37,10 @@ def main() -> None:
     model, holders = initial_global_state(manifest, weights), chain.holders_of(events)
     found, pay = [], Counter[tuple[int, int]]()
     for number, told in enumerate(chain.rounds_of(events)):
-        slot = (document["chain"], at, document["job"], number)
+        round_id = (document["chain"], at, document["job"], number)
         held = Holders(holders, number, told)
         loss = loss_of(job, model, held_out)
-        model, said = work_out(job, model, (slot, terms, loss), told, held)
+        model, said = work_out(job, model, (round_id, terms, loss), told, held)
         found.append(said)
         pay.update(held.paid(terms))
     plain = {f"{role} {id}": amount for (role, id), amount in sorted(pay.items())}
@@ -58,14 +58,14 @@ def loss_of(job: provide.Job, model: State, tokens: Any) -> bytes:
 
 
 class Holders:
-    """Who has which seat and place in a round."""
+    """Who has which seat and slot in a round."""
 
     def __init__(self, holders: Any, round: int, told: Any) -> None:
-        seats, places = set(told["reveals"]), set(bits(told["ready"] | told["committee"]))
+        seats, slots = set(told["reveals"]), set(bits(told["ready"] | told["committee"]))
         self.told = told
         self.ids = {
             (role, index): chain.holder(holders, role, index, round)
-            for role, indices in ((chain.PROVIDER, seats), (chain.VERIFIER, places))
+            for role, indices in ((chain.PROVIDER, seats), (chain.VERIFIER, slots))
             for index in indices
         }
         self.accounts = {at: holders[at[0], id]["account"] for at, id in self.ids.items()}
@@ -80,20 +80,20 @@ def work_out(
     job: provide.Job, model: State, setting: Any, told: Any, held: Holders
 ) -> tuple[State, dict[str, Any]]:
     """The next global state, and what should have been said of a round."""
-    (slot, terms, loss), seed = setting, told["seed"]
-    before = global_digest(model) if slot[3] else ZERO
+    (round_id, terms, loss), seed = setting, told["seed"]
+    before = global_digest(model) if round_id[3] else ZERO
     done = {seat: provide.provide(job, model, None, (seed, seat)) for seat in told["reveals"]}
-    facts = {
+    record = {
         "segments": {seat: len(each["states"]) for seat, each in done.items()},
         "committee": told["committee"].bit_count(),
-        "words": [has for _, has in told["words"]],
-        "fallen": 0,
+        "votes": [has for _, has in told["votes"]],
+        "slashed": 0,
         "accused": 0,
     }
     updates = {seat: each["update"] for seat, each in done.items()}
-    after, inputs = merge(job.manifest, model, facts, updates, seed)
+    after, inputs = merge(job.manifest, model, record, updates, seed)
     made = {
-        seat: rounds.commitment(slot, seed, seat, reveal["account"], reveal, before)
+        seat: rounds.commitment(round_id, seed, seat, reveal["account"], reveal, before)
         for seat, reveal in told["reveals"].items()
     }
     later = rounds.later_committee(told["auditSeed"], told["committeeDraw"])
@@ -101,10 +101,10 @@ def work_out(
         "seed": seed,
         "auditSeed": told["auditSeed"],
         "reveals": rounds.reveals_accumulator(seed, made.items()),
-        "words": rounds.words_accumulator(later if told["committeeDraw"] else seed, told["words"]),
+        "votes": rounds.votes_accumulator(later if told["committeeDraw"] else seed, told["votes"]),
         "model": before,
         "revealed": sum(1 << seat for seat in made),
-        "available": sum(1 << seat for seat in had(facts)),
+        "available": sum(1 << seat for seat in available_seats(record)),
         "excluded": sum(1 << seat for seat in inputs["excluded"]),
         "ready": told["ready"],
         "committee": told["committee"],
@@ -116,7 +116,7 @@ def work_out(
         "cid": file_cid(global_bytes(after)),
         "loss": loss,
     }
-    last = slot[3] + 1 == terms["rounds"]
+    last = round_id[3] + 1 == terms["rounds"]
     drawn = rounds.drawn_seats(told["auditSeed"], of_round, terms, last)
     committee_draw = later if told["committeeDraw"] else told["drawnBy"]
     return after, {
@@ -125,8 +125,8 @@ def work_out(
         },
         "commitments": {str(seat): each.hex() for seat, each in made.items()},
         "committee": rounds.committee_of(committee_draw, told["ready"]),
-        "facts": rounds.facts_hash(of_round).hex(),
-        "digest": rounds.certificate_digest(slot, seed, of_round["words"], verdict).hex(),
+        "record": rounds.record_hash(of_round).hex(),
+        "digest": rounds.certificate_digest(round_id, seed, of_round["votes"], verdict).hex(),
         "merged": global_digest(after).hex(),
         "loss": loss.hex(),
         "bodies": _bodies(told, drawn, done, held, last),
@@ -136,9 +136,17 @@ def work_out(
 def _seat(done: Any, reveal: Any, told: Any) -> dict[str, Any]:
     """What the seat should have revealed; its leaves where its key is known."""
     key = told["keys"].get(reveal["account"])
-    leaves = None if key is None else rounds.leaves_of(done["states"], done["words"], key).hex()
+    checkpoint_commitments = (
+        None
+        if key is None
+        else rounds.checkpoint_commitments_of(done["states"], done["work_tags"], key).hex()
+    )
     states = [state.hex() for state in done["states"]]
-    return {"states": states, "root": done["root"].hex(), "leaves": leaves}
+    return {
+        "states": states,
+        "root": done["root"].hex(),
+        "checkpointCommitments": checkpoint_commitments,
+    }
 
 
 def _bodies(
@@ -147,10 +155,10 @@ def _bodies(
     """What each auditor should have opened, by its id."""
     duties: dict[int, dict[int, tuple[int, bytes]]] = {}
     for seat, ordinal in sorted(drawn.items()):
-        for place in rounds.auditors_of(told["auditSeed"], ordinal, told["ready"], last):
-            account = held.accounts[chain.VERIFIER, place]
-            word = rounds.fine_word(account, done[seat]["words"])
-            duties.setdefault(held.ids[chain.VERIFIER, place], {})[seat] = rounds.FINE, word
+        for slot in rounds.auditors_of(told["auditSeed"], ordinal, told["ready"], last):
+            account = held.accounts[chain.VERIFIER, slot]
+            digest = rounds.valid_digest(account, done[seat]["work_tags"])
+            duties.setdefault(held.ids[chain.VERIFIER, slot], {})[seat] = rounds.VALID, digest
     return {str(id): rounds.body_of(each).hex() for id, each in sorted(duties.items())}
 
 

@@ -1,7 +1,7 @@
 """A job from its events: who held what, and what was said of each round (SPEC-ROUNDS.md, 13).
 
-Rule of this file: events are (name, arguments by the text's names) in the chain's order. Misses,
-falls and games are not followed: a job in which there are any is not for this reader.
+Rule of this file: events are (name, arguments by the text's names) in the chain's order. Missed
+duties, slashes and games are not followed: a job in which there are any is not for this reader.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tests.second_client.words import ZERO, bits
 
 Event = tuple[str, Mapping[str, Any]]
 PROVIDER, VERIFIER = 0, 1
-ENTERS = {"Seated": (PROVIDER, "seat"), "Enrolled": (VERIFIER, "place")}
-LEAVES = {"SeatLeaving": PROVIDER, "PlaceLeaving": VERIFIER}
+ENTERS = {"Seated": (PROVIDER, "seat"), "Enrolled": (VERIFIER, "slot")}
+LEAVES = {"SeatLeaving": PROVIDER, "SlotLeaving": VERIFIER}
 NEVER = 1 << 32
-REFUSED = frozenset({"Missed", "Fell", "Struck", "Leaked", "Contested", "LateVote"})
+REFUSED = frozenset({"Missed", "HolderSlashed", "Struck", "Leaked", "Contested", "LateVote"})
 
 
 def read(plain: Iterable[Mapping[str, Any]]) -> list[Event]:
@@ -39,7 +39,7 @@ def _unhexed(value: Any) -> Any:
 
 
 def holders_of(events: Iterable[Event]) -> dict[tuple[int, int], dict[str, Any]]:
-    """By role and id: account, seat or place, and the rounds `from` to, but not, `to`."""
+    """By role and id: account, seat or slot, and the rounds `from` to, but not, `to`."""
     found: dict[tuple[int, int], dict[str, Any]] = {}
     for name, said in events:
         if name in ENTERS:
@@ -54,7 +54,7 @@ def holders_of(events: Iterable[Event]) -> dict[tuple[int, int], dict[str, Any]]
 def holder(
     holders: Mapping[tuple[int, int], Mapping[str, Any]], role: int, index: int, round: int
 ) -> int:
-    """The id that has the seat or the place in the round."""
+    """The id that has the seat or the slot in the round."""
     return max(
         id
         for (its, id), held in holders.items()
@@ -82,7 +82,7 @@ def rounds_of(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 def _opened(said: Mapping[str, Any]) -> dict[str, Any]:
     names = ("round", "seed", "ready", "committee", "model")
-    lists: dict[str, Any] = {"reveals": {}, "words": [], "bodies": {}, "keys": {}}
+    lists: dict[str, Any] = {"reveals": {}, "votes": [], "bodies": {}, "keys": {}}
     return {name: said[name] for name in names} | lists | {"committeeDraw": 0, "auditSeed": ZERO}
 
 
@@ -91,19 +91,19 @@ def _revealed(told: dict[str, Any], said: Mapping[str, Any]) -> None:
 
 
 def _said(told: dict[str, Any], said: Mapping[str, Any]) -> None:
-    told["words"].append((said["place"], said["has"]))
+    told["votes"].append((said["slot"], said["has"]))
 
 
 def _committee_draw(told: dict[str, Any], said: Mapping[str, Any]) -> None:
-    told.update(committee_draw=said["committeeDraw"], committee=said["committee"], words=[])
+    told.update(committee_draw=said["committeeDraw"], committee=said["committee"], votes=[])
 
 
 def _settled(told: dict[str, Any], said: Mapping[str, Any]) -> None:
-    done = {seat: len(r["leaves"]) // 64 for seat, r in told["reveals"].items()}
+    done = {seat: len(r["checkpointCommitments"]) // 64 for seat, r in told["reveals"].items()}
     merged = said["verdict"]["merged"] if any(said["digest"]) else None
     pay = said["available"] & money.earning(done, told["whole"], merged)
     told.update(verdict=said["verdict"], signers=said["signers"], pay=pay)
-    told.update(auditSeed=said["facts"]["auditSeed"])
+    told.update(auditSeed=said["record"]["auditSeed"])
 
 
 def _opened_body(told: dict[str, Any], said: Mapping[str, Any]) -> None:
@@ -116,7 +116,7 @@ def _key(told: dict[str, Any], said: Mapping[str, Any]) -> None:
 
 _FOLDS = {
     "Revealed": _revealed,
-    "Said": _said,
+    "Voted": _said,
     "CommitteeDrawn": _committee_draw,
     "Settled": _settled,
     "Signed": lambda told, said: told.update(signers=said["signers"]),
@@ -129,16 +129,16 @@ _FOLDS = {
 def paid(
     told: Mapping[str, Any], ids: Mapping[tuple[int, int], int], fees: Mapping[str, int]
 ) -> dict[tuple[int, int], int]:
-    """Of a settled round by role and id; `ids` by role and seat or place.
+    """Of a settled round by role and id; `ids` by role and seat or slot.
 
     `fees` has segment, sign and duty: the price of a segment, and both fees.
     """
     found: dict[tuple[int, int], int] = {}
     for seat in bits(told["pay"]):
-        done = len(told["reveals"][seat]["leaves"]) // 64
+        done = len(told["reveals"][seat]["checkpointCommitments"]) // 64
         found[PROVIDER, ids[PROVIDER, seat]] = done * fees["segment"]
-    for place in bits(told["signers"]):
-        found[VERIFIER, ids[VERIFIER, place]] = fees["sign"]
+    for slot in bits(told["signers"]):
+        found[VERIFIER, ids[VERIFIER, slot]] = fees["sign"]
     for id, body in told["bodies"].items():
         key = VERIFIER, id
         found[key] = found.get(key, 0) + len(body) // 35 * fees["duty"]

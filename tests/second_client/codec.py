@@ -154,7 +154,7 @@ def merged_integers(kind: str, body: bytes, count: int, seat: Seat, section: int
     Those of `dct` are coefficients, of whole blocks.
     """
     if CODECS[kind].is_sparse:
-        return sparse.read(body, sparse.places(kind, count))
+        return sparse.read(body, sparse.positions(kind, count))
     if kind == "fp32":
         units = np.rint(np.frombuffer(body, "<f4").astype(np.float64) * 2.0**40)
         return np.clip(units, -(1 << 47), 1 << 47).astype(np.int64)

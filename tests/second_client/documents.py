@@ -133,6 +133,6 @@ def is_sent(name: str, codec: dict[str, Any], round: int) -> bool:
 
 
 def carries_params(codec: dict[str, Any]) -> bool:
-    """Whether a seat keeps its parameters, and takes in during a round what was merged before."""
+    """Whether a seat keeps its parameters, and mixes in during a round what was merged before."""
     feeds_back, mixes = codec["feedback"] != "0", codec["mixing"] != "0"
     return bool(feeds_back or codec["fragments"] > 1 or codec["overlap"] > 0 or mixes)

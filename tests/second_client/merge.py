@@ -19,7 +19,7 @@ from tests.second_client import sparse
 from tests.second_client.arithmetic import narrow, wide
 from tests.second_client.codec import BLOCK, CODECS, Seat, header, merged_integers
 from tests.second_client.documents import Manifest, Shapes
-from tests.second_client.moments import lines, named_sums, read_sums, sums_header
+from tests.second_client.moments import factored_header, lines, named_sums, read_factored
 from tests.second_client.rules import (
     TRIMS,
     UNIT,
@@ -44,7 +44,7 @@ def body_size(kind: str, count: int) -> int:
     """Bytes after the header of any update of so many coordinates."""
     codec = CODECS[kind]
     if codec.is_sparse:
-        return sum(sparse.section_sizes(sparse.places(kind, count)))
+        return sum(sparse.section_sizes(sparse.positions(kind, count)))
     steps = -(-count // BLOCK) if codec.reach else 0
     return -(-steps // 2) + -(-count * codec.bits // 8)
 
@@ -64,7 +64,7 @@ def read_row(
     if data[: len(start)] != start or len(body) != body_size(kind, count):
         raise ValueError("another header or size than this round's")
     if CODECS[kind].is_sparse:
-        return sparse.read(body, sparse.places(kind, count))
+        return sparse.read(body, sparse.positions(kind, count))
     if kind == "fp32":
         values = np.frombuffer(body, "<f4")
         if not np.isfinite(values).all() or np.signbit(values[values == 0]).any():
@@ -96,14 +96,14 @@ def read_update(kind: str, data: bytes, model: State, spoken: Spoken, seat: Seat
     vectors = [vector for vector in vectors if vector[0]]
     sizes = [len(header(kind, *v)) + body_size(kind, length_of(v[0])) for v in vectors]
     counted = sum(length for _, _, length in lines(spoken.second))
-    sizes += [len(sums_header(spoken.second)) + 4 * counted] if spoken.second else []
+    sizes += [len(factored_header(spoken.second)) + 4 * counted] if spoken.second else []
     parts = cut(data, sizes)
     rows = [
         read_row(kind, part, *v, seat, i)
         for i, (part, v) in enumerate(zip(parts, vectors, strict=False))
     ]
     nothing = np.zeros(0, np.int64)
-    sums = read_sums(parts[-1], spoken.second) if spoken.second else nothing
+    sums = read_factored(parts[-1], spoken.second) if spoken.second else nothing
     return Update(rows[0], rows[1] if len(rows) > 1 else nothing, sums)
 
 
@@ -171,57 +171,66 @@ def named(
     return [(check, i) for check, order in found.items() for i in order[:f]]
 
 
-def had(facts: Mapping[str, Any]) -> list[int]:
-    """The revealed seats that more than half of the committee's words have."""
-    votes = {seat: sum(word >> seat & 1 for word in facts["words"]) for seat in facts["segments"]}
-    return sorted(seat for seat, count in votes.items() if 2 * count > facts["committee"])
+def available_seats(record: Mapping[str, Any]) -> list[int]:
+    """The revealed seats that more than half of the committee's votes have."""
+    votes = {seat: sum(vote >> seat & 1 for vote in record["votes"]) for seat in record["segments"]}
+    return sorted(seat for seat, count in votes.items() if 2 * count > record["committee"])
 
 
 def merge_inputs(
-    facts: Mapping[str, Any],
+    record: Mapping[str, Any],
     decoded: Sequence[int],
     gram: Gram | None,
     terms: Mapping[str, Any],
     of_moments: Gram | None = None,
 ) -> dict[str, Any]:
-    """Who is available, named, excluded and merged.
+    """Who is mergeable, named, excluded and merged.
 
-    `facts` has `segments`, what every revealed seat did; `committee`, its size, and its `words`;
-    the bitmaps fallen and accused. `terms` are the manifest's rule, f, kappa and S as segments. A
+    `record` has `segments`, what every revealed seat did; `committee`, its size, and its `votes`;
+    the bitmaps slashed and accused. `terms` are the manifest's rule, f, kappa and S as segments. A
     row of `gram` is a seat of `decoded`, whose updates are canonical; `of_moments` is that of their
     first moments.
     """
-    done, S, f = facts["segments"], terms["segments"], terms["f"]
-    candidates = [s for s in had(facts) if not facts["fallen"] >> s & 1 and 4 * done[s] >= 3 * S]
+    done, S, f = record["segments"], terms["segments"], terms["f"]
+    candidates = [
+        s
+        for s in available_seats(record)
+        if not record["slashed"] >> s & 1 and 4 * done[s] >= 3 * S
+    ]
     rows = [i for i, seat in enumerate(decoded) if seat in candidates]
-    available = [decoded[i] for i in rows]
+    mergeable = [decoded[i] for i in rows]
     odd: list[tuple[str, int]] = []
     if gram is not None and f:
         G = [[gram[i][j] for j in rows] for i in rows]
         M = of_moments and [[of_moments[i][j] for j in rows] for i in rows]
-        found = named(G, M, terms["kappa"], f, [done[seat] for seat in available])
-        odd = [(check, available[i]) for check, i in found]
+        found = named(G, M, terms["kappa"], f, [done[seat] for seat in mergeable])
+        odd = [(check, mergeable[i]) for check, i in found]
     needs = least(terms["rule"], f)
     inputs: dict[str, Any] = {
-        "available": available,
+        "mergeable": mergeable,
         "named": [{"check": check, "seat": seat} for check, seat in odd],
         "excluded": [],
         "merged": [],
-        "setAside": [],
+        "momentumExcluded": [],
         "fPrime": 0,
     }
-    if len(available) < needs:
+    if len(mergeable) < needs:
         return inputs
-    accused = [seat for seat in available if facts["accused"] >> seat & 1]
+    accused = [seat for seat in mergeable if record["accused"] >> seat & 1]
     order = list(dict.fromkeys([*accused, *(seat for _, seat in odd)]))
-    excluded = order[: min(f, len(available) - needs)]
-    merged = [seat for seat in available if seat not in excluded]
-    aside: list[int] = []
+    excluded = order[: min(f, len(mergeable) - needs)]
+    merged = [seat for seat in mergeable if seat not in excluded]
+    momentum_excluded: list[int] = []
     if of_moments:
         kept = [i for i, seat in enumerate(decoded) if seat in merged]
-        found_aside = other_directions([[of_moments[i][j] for j in kept] for i in kept])
-        aside = [merged[i] for i in found_aside][: min(f, len(merged) - needs)]
-    return inputs | {"excluded": excluded, "merged": merged, "setAside": aside, "fPrime": f}
+        pointing_elsewhere = other_directions([[of_moments[i][j] for j in kept] for i in kept])
+        momentum_excluded = [merged[i] for i in pointing_elsewhere][: min(f, len(merged) - needs)]
+    return inputs | {
+        "excluded": excluded,
+        "merged": merged,
+        "momentumExcluded": momentum_excluded,
+        "fPrime": f,
+    }
 
 
 def other_directions(G: Gram) -> list[int]:
@@ -310,7 +319,7 @@ def merged_first(kind: str, rule: str, rows: Sequence[Row], f: int, count: int) 
     return narrow(wide(numerators) * 2.0**-40 / float(denominator))
 
 
-def merged_sums(rows: Sequence[Any], f: int, shapes: Shapes) -> Any:
+def merged_factored(rows: Sequence[Any], f: int, shapes: Shapes) -> Any:
     """Section 2's words, merged: none is negative, so their bits are ordered as they are."""
     passed, at = (f if len(rows) < 3 else max(f, 1)), 0
     merged = np.sort(np.stack(rows), axis=0)[len(rows) - 1 - passed].copy()
@@ -461,7 +470,7 @@ def stepped(
 def merge(
     manifest: Manifest,
     model: State,
-    facts: Mapping[str, Any],
+    record: Mapping[str, Any],
     updates: Mapping[int, bytes],
     data_seed: bytes,
 ) -> tuple[State, dict[str, Any]]:
@@ -479,13 +488,15 @@ def merge(
         gram_of_moments = inner_products([update.first for update in read.values()])
     S = manifest["inner"]["steps"] // manifest["inner"]["segment"]
     terms = manifest["robust"] | {"segments": S}
-    inputs = merge_inputs(facts, list(read), gram, terms, gram_of_moments)
+    inputs = merge_inputs(record, list(read), gram, terms, gram_of_moments)
     after = model | {"round": model["round"] + 1}
     if not inputs["merged"]:
         return after, inputs
     chosen, f = [read[seat] for seat in inputs["merged"]], inputs["fPrime"]
     after |= _outer_stepped(manifest, model, spoken.delta, [u.delta for u in chosen], f)
-    heard = [read[seat].first for seat in inputs["merged"] if seat not in inputs["setAside"]]
+    heard = [
+        read[seat].first for seat in inputs["merged"] if seat not in inputs["momentumExcluded"]
+    ]
     return after | _merged_moments(manifest, model, spoken, chosen, heard, f), inputs
 
 
@@ -531,7 +542,7 @@ def _merged_moments(
         end = at + prod(spoken.first[name])
         m[name] = values[at:end].reshape(spoken.first[name])
         at = end
-    bits = merged_sums([update.sums for update in chosen], f, spoken.second)
+    bits = merged_factored([update.sums for update in chosen], f, spoken.second)
     return {
         "moments": {"m": m, **named_sums(bits, spoken.second)},
         "m_exponents": old,

@@ -58,7 +58,7 @@ def sums_of(v: Tensors) -> Sums:
     return found
 
 
-def sums_header(shapes: Mapping[str, Shape]) -> bytes:
+def factored_header(shapes: Mapping[str, Shape]) -> bytes:
     return b"ATSM" + bytes([1, 0]) + u16(len(shapes)) + layout_digest(shapes)
 
 
@@ -72,15 +72,15 @@ def lines(shapes: Mapping[str, Shape]) -> list[tuple[str, str, int]]:
     return found
 
 
-def write_sums(sums: Sums, shapes: Mapping[str, Shape]) -> bytes:
+def write_factored(sums: Sums, shapes: Mapping[str, Shape]) -> bytes:
     """Section 2."""
     body = [sums[part][name].astype("<f4").tobytes() for part, name, _ in lines(shapes)]
-    return sums_header(shapes) + b"".join(body)
+    return factored_header(shapes) + b"".join(body)
 
 
-def read_sums(data: bytes, shapes: Mapping[str, Shape]) -> NDArray[np.uint32]:
+def read_factored(data: bytes, shapes: Mapping[str, Shape]) -> NDArray[np.uint32]:
     """The bits of section 2's numbers. Raises ValueError where it is not canonical."""
-    start = sums_header(shapes)
+    start = factored_header(shapes)
     count = sum(length for _, _, length in lines(shapes))
     if data[: len(start)] != start or len(data) != len(start) + 4 * count:
         raise ValueError("another header or size than this job's sums")
@@ -102,7 +102,7 @@ def named_sums(words: NDArray[np.uint32], shapes: Mapping[str, Shape]) -> Sums:
 # ---------------------------------------------------------------- V5 to V8: what a round opens with
 
 
-def opening_m(values: NDArray[np.int8] | Array, exponent: int) -> Array:
+def initial_m(values: NDArray[np.int8] | Array, exponent: int) -> Array:
     """From the state's integers; the numbers of `fp32` are there already."""
     if values.dtype == np.float32:
         return values
@@ -110,7 +110,7 @@ def opening_m(values: NDArray[np.int8] | Array, exponent: int) -> Array:
 
 
 @quiet
-def opening_v(m: Array, sums: Sums, name: str) -> Array:
+def initial_v(m: Array, sums: Sums, name: str) -> Array:
     """From a matrix's sums or a vector, and never below the square of m."""
     floor = m * m
     if m.ndim == 1:

@@ -1,4 +1,4 @@
-"""Terms, what rounds pay, cuts and last moments: SPEC-ROUNDS.md, sections 4, 6, 8, 10 and 12.
+"""Terms, what rounds pay, penalties and last moments: SPEC-ROUNDS.md, sections 4, 6, 8, 10 and 12.
 
 Rule of this file: integers of wei and seconds, from the manifest's terms as it writes them.
 """
@@ -12,7 +12,7 @@ from tests.second_client.rounds import COMMITTEE, drawn_seats
 from tests.second_client.words import abi, keccak
 
 TERMS = (
-    "rounds", "seats", "min_providers", "places", "min_verifiers", "f", "share_bps",
+    "rounds", "seats", "min_providers", "slots", "min_verifiers", "f", "share_bps",
     "train_seconds", "reveal_seconds", "merge_seconds", "audit_seconds", "open_seconds",
     "key_seconds", "window_seconds", "ready_seconds", "game_seconds", "move_seconds",
     "claim_seconds", "expiry", "steps", "segment_steps", "tokens_per_step", "price_per_token",
@@ -45,21 +45,21 @@ def segments(terms: Terms) -> int:
 
 def budget(terms: Terms) -> int:
     seats, duty = terms["seats"], terms["duty_fee"]
-    committee = min(COMMITTEE, terms["places"]) * terms["sign_fee"]
+    committee = min(COMMITTEE, terms["slots"]) * terms["sign_fee"]
     q = seats if terms["f"] == 0 else -(-terms["share_bps"] * seats // 10_000)
     a_round = seats * segments(terms) * segment_pay(terms) + committee + (q + terms["f"]) * duty
     return int(terms["rounds"] * a_round + 2 * seats * duty + committee)
 
 
-def most_duties(terms: Terms, facts: Mapping[str, int], audit_seed: bytes, last: bool) -> int:
+def most_duties(terms: Terms, record: Mapping[str, int], audit_seed: bytes, last: bool) -> int:
     """Of all auditors, a seat's without any segment among them."""
-    auditors = 2 if last and facts["ready"].bit_count() > 1 else 1
-    return auditors * len(drawn_seats(audit_seed, facts, terms, last))
+    auditors = 2 if last and record["ready"].bit_count() > 1 else 1
+    return auditors * len(drawn_seats(audit_seed, record, terms, last))
 
 
-def may_earn(terms: Terms, facts: Mapping[str, int], done: int, duties: int) -> int:
+def may_earn(terms: Terms, record: Mapping[str, int], done: int, duties: int) -> int:
     """What a settled round may cost at most; `done` are its segments that earn."""
-    fees = facts["committee"].bit_count() * terms["sign_fee"] + duties * terms["duty_fee"]
+    fees = record["committee"].bit_count() * terms["sign_fee"] + duties * terms["duty_fee"]
     return int(done * segment_pay(terms) + fees)
 
 
@@ -69,7 +69,7 @@ def is_short(done: int, whole: int) -> bool:
 
 
 def filled(level: int, done: int, whole: int) -> int:
-    """The level of an id's bucket behind a round that it revealed; 3 and more are a miss."""
+    """The level of an id's bucket behind a round that it revealed; 3 and more are a missed duty."""
     return level + 2 if is_short(done, whole) else max(0, level - 1)
 
 
@@ -80,22 +80,24 @@ def earning(done: Mapping[int, int], whole: int, merged: int | None) -> int:
     return sum(1 << s for s, m in done.items() if merged != 0 or not is_short(m, whole))
 
 
-def cut(bond: int, cut_bps: int, level: int) -> int:
-    """What a miss at a level costs."""
-    return min(bond // 8, -(-bond * cut_bps // 10_000) << level)
+def penalty(bond: int, penalty_bps: int, level: int) -> int:
+    """What a missed duty at a level costs."""
+    return min(bond // 8, -(-bond * penalty_bps // 10_000) << level)
 
 
-def contest_reward(terms: Terms, cut_bps: int) -> int:
+def contest_reward(terms: Terms, penalty_bps: int) -> int:
     """Of who shows the first wrong word of an auditor."""
-    first = -(-terms["verifier_bond"] * cut_bps // 10_000)
+    first = -(-terms["verifier_bond"] * penalty_bps // 10_000)
     return int(min(terms["duty_fee"], first) // 2)
 
 
-def audit_clock(terms: Terms, settled: int, facts: Mapping[str, int], last: bool) -> dict[str, int]:
+def audit_clock(
+    terms: Terms, settled: int, record: Mapping[str, int], last: bool
+) -> dict[str, int]:
     """Unix seconds at which the parts of an audit end."""
     times = 1
     if last:
-        per = -(-2 * facts["revealed"].bit_count() // facts["ready"].bit_count())
+        per = -(-2 * record["revealed"].bit_count() // record["ready"].bit_count())
         times = min(16, 1 + per)
     audit = settled + times * terms["audit_seconds"]
     opened = audit + terms["open_seconds"]

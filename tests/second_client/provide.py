@@ -1,4 +1,4 @@
-"""A seat's round, from manifest and data to its states, words and update: SPEC.md, section 9.
+"""A seat's round, from manifest and data to its states, work_tags and update: SPEC.md, section 9.
 
 `provide` is what a provider does, `replay` what an auditor does of what a seat revealed. A job is
 the manifest and its tokens; a seat is the data seed of the round and the seat's index.
@@ -21,12 +21,12 @@ from tests.second_client.kernels import Ids, drop
 from tests.second_client.model import Drop, Params, Tables, loss_and_gradients
 from tests.second_client.state import (
     State,
-    opening_state,
+    initial_state,
+    mix_in,
+    mixes_in,
     read_params,
     state_digest,
     state_roots,
-    take_in,
-    takes_in,
 )
 from tests.second_client.words import ZERO, batch_offsets, dropout_key, keccak, piece_root
 
@@ -181,8 +181,8 @@ def segment(
     key, first, work = dropout_key(*seat), index * inner["segment"], b""
     for at in range(first, first + inner["segment"]):
         begun = state | {"batches": 0} if at == 0 else state
-        if takes_in(job.manifest, round, at):
-            begun = take_in(begun, model, job.manifest["codec"])
+        if mixes_in(job.manifest, round, at):
+            begun = mix_in(begun, model, job.manifest["codec"])
         ids = batch_of(job, offsets_of(job, seat, at))
         done = step(begun, ids, round * inner["steps"] + at, job, key)
         if done["diverged"]:
@@ -236,57 +236,65 @@ def provide(job: Job, model: State, brought: State | None, seat: codec.Seat) -> 
             as in every public job.
 
     Returns:
-        `states`: digests after the segments done; `words`: their plain work tags; `update`, empty
-        where none was done, with its `root`; `carried`.
+        `states`: digests after the segments done; `work_tags`: their plain work tags; `update`,
+        empty where none was done, with its `root`; `carried_state`.
     """
-    state = opening_state(job.manifest, model, brought)
-    inner, states, words = job.manifest["inner"], list[bytes](), list[bytes]()
+    state = initial_state(job.manifest, model, brought)
+    inner, states, work_tags = job.manifest["inner"], list[bytes](), list[bytes]()
     for index in range(inner["steps"] // inner["segment"]):
         done = segment(state, index, job, model, seat)
         if done is None:
             break
         state = done[0]
         states.append(state_digest(state_roots(state)))
-        words.append(done[1])
-    found = {"states": states, "words": words}
+        work_tags.append(done[1])
+    found = {"states": states, "work_tags": work_tags}
     if not states:
-        return found | {"update": b"", "root": ZERO, "carried": state}
-    update, carried = link(job.manifest, model, state, seat)
-    return found | {"update": update, "root": codec.update_root(update), "carried": carried}
+        return found | {"update": b"", "root": ZERO, "carried_state": state}
+    update, carried_state = update_proof(job.manifest, model, state, seat)
+    return found | {
+        "update": update,
+        "root": codec.update_root(update),
+        "carried_state": carried_state,
+    }
 
 
 def replay(
-    job: Job, model: State, seat: codec.Seat, leaves: bytes, update_root: bytes
+    job: Job, model: State, seat: codec.Seat, checkpoint_commitments: bytes, update_root: bytes
 ) -> tuple[list[bytes], int | None, bytes]:
     """What an auditor finds of what a seat revealed.
 
     Returns:
-        The plain words of the segments that are as revealed; the first segment that is not, their
-        number for the link, None where all is as revealed; and what is true there.
+        The plain work_tags of the segments that are as revealed; the first segment that is not,
+        their number for the update proof, None where all is as revealed; and what is true there.
     """
-    state, words = opening_state(job.manifest, model, None), list[bytes]()
-    for index, (said, _) in enumerate(rounds.read_leaves(leaves)):
+    state, work_tags = initial_state(job.manifest, model, None), list[bytes]()
+    for index, (said, _) in enumerate(rounds.read_checkpoint_commitments(checkpoint_commitments)):
         done = segment(state, index, job, model, seat)
         own = ZERO if done is None else state_digest(state_roots(done[0]))
         if done is None or own != said:
-            return words, index, own
+            return work_tags, index, own
         state = done[0]
-        words.append(done[1])
-    own = codec.update_root(link(job.manifest, model, state, seat)[0]) if words else ZERO
-    return words, None if own == update_root else len(words), own
+        work_tags.append(done[1])
+    own = (
+        codec.update_root(update_proof(job.manifest, model, state, seat)[0]) if work_tags else ZERO
+    )
+    return work_tags, None if own == update_root else len(work_tags), own
 
 
 def duty(account: bytes, found: tuple[list[bytes], int | None, bytes]) -> tuple[int, bytes]:
     """What an audit report says of a replay."""
-    words, at, own = found
-    return (rounds.FINE, rounds.fine_word(account, words)) if at is None else (at, own)
+    work_tags, at, own = found
+    return (rounds.VALID, rounds.valid_digest(account, work_tags)) if at is None else (at, own)
 
 
-def link(manifest: Manifest, model: State, last: State, seat: codec.Seat) -> tuple[bytes, State]:
+def update_proof(
+    manifest: Manifest, model: State, last: State, seat: codec.Seat
+) -> tuple[bytes, State]:
     """The update's bytes, and the state that the seat carries on."""
-    update, left = encoded(manifest, model, last, seat)
+    update, residual = encoded(manifest, model, last, seat)
     parts = [update, *_moments(manifest, model, last, seat)]
-    return sections.joined(parts), last | {"left": left}
+    return sections.joined(parts), last | {"left": residual}
 
 
 def encoded(
@@ -314,5 +322,5 @@ def _moments(manifest: Manifest, model: State, last: State, seat: codec.Seat) ->
         found.append(codec.encode(kind, m, model["moment_exponents"], seat, 1))
     if spoken.second:
         v = {name: last["v"][name] for name in spoken.second}
-        found.append(moments.write_sums(moments.sums_of(v), spoken.second))
+        found.append(moments.write_factored(moments.sums_of(v), spoken.second))
     return found

@@ -180,7 +180,7 @@ ROBUST = of(
 TERMS = of(
     {
         "rounds": integer(1, 2**24 - 2),
-        **dict.fromkeys(("seats", "places"), integer(1, 256)),
+        **dict.fromkeys(("seats", "slots"), integer(1, 256)),
         **dict.fromkeys(("min_providers", "min_verifiers"), integer(1, 256)),
         "f": integer(0, 255),
         "share_bps": integer(1, 10_000),
@@ -340,7 +340,7 @@ def check_codec(codec: Plain, rule: str) -> None:
 
 def check_terms(terms: Plain) -> None:
     refuse(terms["min_providers"] > terms["seats"], "more providers than seats")
-    refuse(terms["min_verifiers"] > terms["places"], "more verifiers than places")
+    refuse(terms["min_verifiers"] > terms["slots"], "more verifiers than slots")
     refuse(terms["f"] > most_borne(terms["seats"]), "f is above what the seats bear")
     refuse(terms["window_seconds"] < 2 * terms["game_seconds"], "a window below two games")
     together = sum(terms[f"{name}_seconds"] for name in WINDOWS)

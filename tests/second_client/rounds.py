@@ -1,7 +1,8 @@
 """What contracts and clients hash and draw of a round: SPEC-ROUNDS.md, sections 2, 3 and 7.
 
-Rule of this file: bytes in, bytes out. A slot is (chain id, address of Rounds, job, round); maps of
-seats and places are integers; a reveal, a verdict and facts are dicts with the text's names.
+Rule of this file: bytes in, bytes out. A round id is (chain id, address of Rounds, job, round);
+maps of seats and slots are integers; a reveal, a verdict and a record are dicts with the text's
+names.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from typing import Any
 from tests.second_client.curve import recover, sign
 from tests.second_client.words import abi, bits, hashed, keccak
 
-Slot = tuple[int, bytes, int, int]
-LEAF = 64
-FINE = 0xFFFF
+RoundId = tuple[int, bytes, int, int]
+CHECKPOINT_COMMITMENT_BYTES = 64
+VALID = 0xFFFF
 COMMITTEE = 32
 SIGNATURE = 65
 
 # ------------------------------------------------------------------ what a seat says (section 2)
 
 
-def key_of(secret: int, slot: Slot, data_seed: bytes, seat: int) -> bytes:
+def key_of(secret: int, round_id: RoundId, data_seed: bytes, seat: int) -> bytes:
     """A seat's key of a round, which only its account can make."""
-    signature = sign(secret, hashed("atoll.key.v1", *slot, data_seed, seat))
+    signature = sign(secret, hashed("atoll.key.v1", *round_id, data_seed, seat))
     return keccak(signature[:64])
 
 
@@ -32,37 +33,57 @@ def key_hash(key: bytes) -> bytes:
     return keccak(abi(key))
 
 
-def masked(word: bytes, key: bytes, j: int) -> bytes:
-    """The word of segment j under the key; done twice it is the word again."""
+def masked(tag: bytes, key: bytes, j: int) -> bytes:
+    """The work tag of segment j under the key; done twice it is the work tag again."""
     mask = keccak(abi(key, j))
-    return bytes(a ^ b for a, b in zip(word, mask, strict=True))
+    return bytes(a ^ b for a, b in zip(tag, mask, strict=True))
 
 
-def leaves_of(states: Sequence[bytes], words: Sequence[bytes], key: bytes) -> bytes:
+def checkpoint_commitments_of(states: Sequence[bytes], tags: Sequence[bytes], key: bytes) -> bytes:
     """What a reveal has of the segments: state digests and blinded tags."""
-    pairs = zip(states, words, strict=True)
-    return b"".join(state + masked(word, key, j) for j, (state, word) in enumerate(pairs))
+    pairs = zip(states, tags, strict=True)
+    return b"".join(state + masked(tag, key, j) for j, (state, tag) in enumerate(pairs))
 
 
-def read_leaves(leaves: bytes) -> list[tuple[bytes, bytes]]:
+def read_checkpoint_commitments(checkpoint_commitments: bytes) -> list[tuple[bytes, bytes]]:
     """State digest and blinded tag of every segment. Raises ValueError for other lengths."""
-    if len(leaves) % LEAF:
+    if len(checkpoint_commitments) % CHECKPOINT_COMMITMENT_BYTES:
         raise ValueError("not whole leaves")
-    starts = range(0, len(leaves), LEAF)
-    return [(leaves[at : at + 32], leaves[at + 32 : at + LEAF]) for at in starts]
+    starts = range(0, len(checkpoint_commitments), CHECKPOINT_COMMITMENT_BYTES)
+    return [
+        (
+            checkpoint_commitments[at : at + 32],
+            checkpoint_commitments[at + 32 : at + CHECKPOINT_COMMITMENT_BYTES],
+        )
+        for at in starts
+    ]
 
 
-def words_of(leaves: bytes, key: bytes) -> list[bytes]:
+def work_tags_of(checkpoint_commitments: bytes, key: bytes) -> list[bytes]:
     """x of every segment."""
-    return [masked(word, key, j) for j, (_, word) in enumerate(read_leaves(leaves))]
+    return [
+        masked(tag, key, j)
+        for j, (_, tag) in enumerate(read_checkpoint_commitments(checkpoint_commitments))
+    ]
 
 
 def commitment(
-    slot: Slot, data_seed: bytes, seat: int, account: bytes, told: Mapping[str, bytes], model: bytes
+    round_id: RoundId,
+    data_seed: bytes,
+    seat: int,
+    account: bytes,
+    told: Mapping[str, bytes],
+    model: bytes,
 ) -> bytes:
     """`told` is the reveal; `model` the digest of what the round opens from, zero in round 0."""
-    said = (keccak(told["leaves"]), told["updateRoot"], model, told["keyHash"], told["salt"])
-    return hashed("atoll.commit.v2", *slot, data_seed, seat, account, *said)
+    said = (
+        keccak(told["checkpointCommitments"]),
+        told["updateRoot"],
+        model,
+        told["keyHash"],
+        told["salt"],
+    )
+    return hashed("atoll.commit.v2", *round_id, data_seed, seat, account, *said)
 
 
 def reveals_accumulator(data_seed: bytes, reveals: Iterable[tuple[int, bytes]]) -> bytes:
@@ -76,14 +97,14 @@ def reveals_accumulator(data_seed: bytes, reveals: Iterable[tuple[int, bytes]]) 
 # -------------------------------------------------------------------------- seeds (section 3)
 
 
-def data_seed(slot: Slot, source: bytes, block_hash: bytes) -> bytes:
+def data_seed(round_id: RoundId, source: bytes, block_hash: bytes) -> bytes:
     """`source` is the reveal accumulator of the round before, zero where WAITING ends."""
-    return hashed("atoll.data.v2", *slot, source, block_hash)
+    return hashed("atoll.data.v2", *round_id, source, block_hash)
 
 
-def audit_seed(slot: Slot, reveals: bytes, block_hash: bytes) -> bytes:
+def audit_seed(round_id: RoundId, reveals: bytes, block_hash: bytes) -> bytes:
     """Of the block in which MERGE opened."""
-    return hashed("atoll.audit.v3", *slot, reveals, block_hash)
+    return hashed("atoll.audit.v3", *round_id, reveals, block_hash)
 
 
 def following_committee(audit_seed_: bytes) -> bytes:
@@ -107,26 +128,26 @@ def _smallest(hashes: Mapping[int, bytes], count: int) -> list[int]:
 
 
 def committee_of(seed: bytes, pool: int) -> list[int]:
-    """Places of a committee draw, ascending."""
-    return sorted(_smallest({place: keccak(abi(seed, place)) for place in bits(pool)}, COMMITTEE))
+    """Slots of a committee draw, ascending."""
+    return sorted(_smallest({slot: keccak(abi(seed, slot)) for slot in bits(pool)}, COMMITTEE))
 
 
 def share_of(revealed: int, share_bps: int, ready: int) -> int:
-    """q, of so many seats and places."""
+    """q, of so many seats and slots."""
     return max(1, min(-(-share_bps * revealed // 10_000), -(-ready // 2)))
 
 
 def drawn_seats(
-    seed: bytes, facts: Mapping[str, int], terms: Mapping[str, Any], last: bool, idle: int = 0
+    seed: bytes, record: Mapping[str, int], terms: Mapping[str, Any], last: bool, idle: int = 0
 ) -> dict[int, int]:
     """The seats whose work is done again, each with its ordinal; `idle` revealed no segment."""
-    order = bits(facts["revealed"])
+    order = bits(record["revealed"])
     q = len(order)
     if not last and terms["f"]:
-        q = share_of(q, terms["share_bps"], facts["ready"].bit_count())
+        q = share_of(q, terms["share_bps"], record["ready"].bit_count())
     if q < len(order):
         hashes = {seat: keccak(abi(seed, seat)) for seat in order}
-        left = {seat: hashes[seat] for seat in bits(facts["excluded"])}
+        left = {seat: hashes[seat] for seat in bits(record["excluded"])}
         order = _smallest(hashes, q)
         standing = {seat: q + i for i, seat in enumerate(_smallest(left, len(left)))}
     else:
@@ -136,32 +157,32 @@ def drawn_seats(
 
 
 def auditors_of(seed: bytes, ordinal: int, ready: int, last: bool) -> list[int]:
-    """The places that do a drawn seat's work again."""
-    places = bits(ready)
-    order = _smallest({place: keccak(abi(seed, 256, place)) for place in places}, len(places))
+    """The slots that do a drawn seat's work again."""
+    slots = bits(ready)
+    order = _smallest({slot: keccak(abi(seed, 256, slot)) for slot in slots}, len(slots))
     found = [order[ordinal % len(order)], order[(ordinal + 1) % len(order)]]
     return found if last and len(order) > 1 else found[:1]
 
 
-# ------------------------------------------------------- words and certificates (sections 2, 7)
+# ------------------------------------------------------- votes and certificates (sections 2, 7)
 
 
-def words_accumulator(committee_draw: bytes, words: Iterable[tuple[int, int]]) -> bytes:
-    """Over (place, has) in the chain's order: 28 bytes and four zero bytes."""
+def votes_accumulator(committee_draw: bytes, votes: Iterable[tuple[int, int]]) -> bytes:
+    """Over (slot, has) in the chain's order: 28 bytes and four zero bytes."""
     found = committee_draw[:28] + bytes(4)
-    for place, has in words:
-        found = keccak(abi(found, place, has))[:28] + bytes(4)
+    for slot, has in votes:
+        found = keccak(abi(found, slot, has))[:28] + bytes(4)
     return found
 
 
 def certificate_digest(
-    slot: Slot, data_seed_: bytes, words: bytes, verdict: Mapping[str, Any]
+    round_id: RoundId, data_seed_: bytes, votes: bytes, verdict: Mapping[str, Any]
 ) -> bytes:
     """What a committee signs."""
     said = (verdict["excluded"], verdict["merged"], verdict["state"], keccak(verdict["cid"]))
     # A bytes8 stands at the left of its word.
     loss = verdict["loss"].ljust(32, b"\0")
-    return hashed("atoll.certificate.v1", *slot, data_seed_, words, *said, loss)
+    return hashed("atoll.certificate.v1", *round_id, data_seed_, votes, *said, loss)
 
 
 def signers_of(digest: bytes, committee: Sequence[bytes], certificate: bytes) -> int:
@@ -176,33 +197,34 @@ def signers_of(digest: bytes, committee: Sequence[bytes], certificate: bytes) ->
     return signers
 
 
-def facts_hash(facts: Mapping[str, Any]) -> bytes:
+def record_hash(record: Mapping[str, Any]) -> bytes:
     """What the contract keeps of a round."""
-    names = ("seed", "auditSeed", "reveals", "words", "model")
+    names = ("seed", "auditSeed", "reveals", "votes", "model")
     maps = ("revealed", "available", "excluded", "ready", "committee")
-    return hashed("atoll.facts.v1", *(facts[name] for name in (*names, *maps)))
+    return hashed("atoll.facts.v1", *(record[name] for name in (*names, *maps)))
 
 
 # ------------------------------------------------------------------------ audit reports (section 2)
 
 
-def fine_word(account: bytes, words: Sequence[bytes]) -> bytes:
+def valid_digest(account: bytes, tags: Sequence[bytes]) -> bytes:
     """What an auditor says that found everything as revealed."""
-    return keccak(account + b"".join(words))
+    return keccak(account + b"".join(tags))
 
 
 def body_of(duties: Mapping[int, tuple[int, bytes]]) -> bytes:
-    """`duties`: of each seat at and word."""
+    """`duties`: of each seat at and digest."""
     return b"".join(
-        bytes([seat]) + at.to_bytes(2, "big") + word for seat, (at, word) in sorted(duties.items())
+        bytes([seat]) + at.to_bytes(2, "big") + digest
+        for seat, (at, digest) in sorted(duties.items())
     )
 
 
 def audit_report_hash(
-    slot: Slot, audit_seed_: bytes, member: tuple[int, bytes], body: bytes, salt: bytes
+    round_id: RoundId, audit_seed_: bytes, member: tuple[int, bytes], body: bytes, salt: bytes
 ) -> bytes:
     """`member`: the auditor's id and account."""
-    return hashed("atoll.audit-report.v1", *slot, audit_seed_, *member, keccak(body), salt)
+    return hashed("atoll.audit-report.v1", *round_id, audit_seed_, *member, keccak(body), salt)
 
 
 # -------------------------------------------------------------------------- names (section 2)
@@ -212,7 +234,7 @@ def set_of(job: int, role: int, id: int) -> int:
     return job << 40 | role << 32 | id
 
 
-def place_of(set_: int, round: int) -> int:
+def position_of(set_: int, round: int) -> int:
     return set_ << 32 | round
 
 
@@ -224,8 +246,9 @@ def bond_lock(job: int, role: int, id: int) -> bytes:
 
 
 def fault_id(
-    chain: int, members: bytes, job: int, holder: tuple[int, int], miss: Sequence[int]
+    chain: int, members: bytes, job: int, holder: tuple[int, int], missed_duty: Sequence[int]
 ) -> bytes:
-    """`holder`: role and id; `miss`: round, kind, and the seat of a dropped accusation, else 0."""
-    round, kind, seat = miss
+    """`holder`: role and id; `missed_duty`: round, kind, and the seat of a dropped accusation, else
+    0."""
+    round, kind, seat = missed_duty
     return hashed("atoll.fault.v2", chain, members, job, *holder, round, seat << 8 | kind)

@@ -17,38 +17,38 @@ CHUNK, KEPT, BLOCK = 4096, 224, 64
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510")
 
 
-def places(kind: str, count: int) -> int:
+def positions(kind: str, count: int) -> int:
     """Values that the codec chooses from, for a vector of `count` coordinates."""
     return count if kind == "sparse" else -(-count // BLOCK) * BLOCK
 
 
-def kept_of(places: int) -> int:
-    whole, rest = divmod(places, CHUNK)
+def kept_of(positions: int) -> int:
+    whole, rest = divmod(positions, CHUNK)
     return whole * KEPT + -(-rest * KEPT // CHUNK)
 
 
-def section_sizes(places: int) -> list[int]:
+def section_sizes(positions: int) -> list[int]:
     """Bytes of the steps, the lower bits, the counts and the codes."""
-    kept, groups, chunks = kept_of(places), -(-places // 16), -(-places // CHUNK)
+    kept, groups, chunks = kept_of(positions), -(-positions // 16), -(-positions // CHUNK)
     return [-(-chunks // 2), -(-kept // 2), -(-(kept + groups) // 8), -(-kept // 4)]
 
 
-def read(body: bytes, places: int) -> Integers:
+def read(body: bytes, positions: int) -> Integers:
     """The row of a body of the right size. Raises ValueError where it is not canonical."""
-    kept, ends = kept_of(places), np.cumsum([0, *section_sizes(places)]).tolist()
+    kept, ends = kept_of(positions), np.cumsum([0, *section_sizes(positions)]).tolist()
     steps, lower, counts, codes = (body[a:b] for a, b in pairwise(ends))
-    chosen = unpacked(steps, -(-places // CHUNK), 4)
+    chosen = unpacked(steps, -(-positions // CHUNK), 4)
     if (chosen >= len(STEPS)).any():
         raise ValueError("a step is none of the nine")
-    ones = np.flatnonzero(unpacked(counts, kept + -(-places // 16), 1))
+    ones = np.flatnonzero(unpacked(counts, kept + -(-positions // 16), 1))
     if len(ones) != kept:
         raise ValueError("another number of values than are kept")
     at = (ones - np.arange(kept)) * 16 + unpacked(lower, kept, 4)
-    if (at[1:] <= at[:-1]).any() or (at >= places).any():
+    if (at[1:] <= at[:-1]).any() or (at >= positions).any():
         raise ValueError("indices that do not ascend within the vector")
     if (at // CHUNK != np.arange(kept) // KEPT).any():
         raise ValueError("another number of values in a chunk")
-    row = np.zeros(places, np.int64)
+    row = np.zeros(positions, np.int64)
     row[at] = (2 * unpacked(codes, kept, 2) - 3) * np.array(STEPS)[chosen][at // CHUNK]
     return row
 
@@ -96,7 +96,7 @@ def _cosine(angle: Decimal) -> Decimal:
 
 def coefficients(x: Array) -> Array:
     """The transform of coordinates in grid steps, in grid steps."""
-    units = np.zeros(places("dct", len(x)), np.int64)
+    units = np.zeros(positions("dct", len(x)), np.int64)
     clamped = np.clip(x, np.float32(-2047), np.float32(2047))
     units[: len(x)] = np.rint(clamped * np.float32(256))
     products = units.reshape(-1, BLOCK) @ cosines().T

@@ -30,7 +30,7 @@ from tests.second_client.documents import (
     shapes_of,
     trained_of,
 )
-from tests.second_client.moments import PARTS, opening_m, opening_v
+from tests.second_client.moments import PARTS, initial_m, initial_v
 from tests.second_client.refusals import integer, of, refuse
 from tests.second_client.words import ZERO, decode_cbor, encode_cbor, root, sha256, u64
 
@@ -264,19 +264,19 @@ def global_digest(model: State) -> bytes:
         + tree_root(grouped(model["outer"]))
         + exponents_digest(model)
         + tree_root(grouped(model["moments"]))
-        + opening_root(model)
+        + initial_root(model)
     )
 
 
 def opened_moments(model: State) -> State:
     """`m`, `v` and `count` with which every seat opens the round of a warm state."""
     exponents, sums = model["m_exponents"], model["moments"]
-    m = {name: opening_m(n, exponents[name]) for name, n in sums["m"].items()}
+    m = {name: initial_m(n, exponents[name]) for name, n in sums["m"].items()}
     second = (*sums["rows"], *sums["whole"])
-    return {"m": m, "v": {n: opening_v(m[n], sums, n) for n in second}, "count": model["count"]}
+    return {"m": m, "v": {n: initial_v(m[n], sums, n) for n in second}, "count": model["count"]}
 
 
-def opening_root(model: State) -> bytes:
+def initial_root(model: State) -> bytes:
     """What a judge reads instead of working the opening out."""
     if not model["m_exponents"]:
         return ZERO
@@ -319,7 +319,7 @@ def seat_shapes(manifest: Manifest) -> dict[str, dict[str, tuple[int, ...]]]:
     }
 
 
-def opening_state(manifest: Manifest, model: State, brought: State | None) -> State:
+def initial_state(manifest: Manifest, model: State, brought: State | None) -> State:
     """What a seat opens the model's round with.
 
     `brought` is its carried state, None for none: where nothing is, and always in a public job.
@@ -360,13 +360,13 @@ def state_digest(roots: tuple[bytes, bytes, bytes, bytes]) -> bytes:
     return sha256(b"atoll.state.v1" + b"".join(roots))
 
 
-def takes_in(manifest: Manifest, round: int, step: int) -> bool:
+def mixes_in(manifest: Manifest, round: int, step: int) -> bool:
     """Whether a step of the round begins with what the round before it merged."""
     codec = manifest["codec"]
     return carries_params(codec) and round > 0 and step == codec["overlap"]
 
 
-def take_in(state: State, model: State, codec: dict[str, Any]) -> State:
+def mix_in(state: State, model: State, codec: dict[str, Any]) -> State:
     """p ← a·p + (1 − a)·g of the fragment that the round before the model's merged."""
     own = np.float32(float(codec["mixing"]))
     others = np.float32(1.0) - own

@@ -14,9 +14,9 @@ from tests.second_client.constants import rotary
 from tests.second_client.kernels import one_nan
 from tests.support.engines import exact_ops
 
-from atoll.numerics.base import freeze
-from atoll.numerics.layout import adapter_shapes, param_shapes
+from atoll.numerics.frozen_base import freeze
 from atoll.numerics.model import forward
+from atoll.numerics.state_layout import adapter_shapes, param_shapes
 from atoll.numerics.tensors import tree_root
 from atoll.protocol.families import LAYER_KINDS, LINEARS
 from atoll.protocol.manifest import UNSCALED, LoraSpec, ModelSpec

@@ -10,8 +10,8 @@ import torch
 from tests.second_client import codec
 
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import CODECS
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.pieces import root_of_update
 
 CASES = 500

@@ -13,8 +13,8 @@ from tests.second_client import constants, documents
 
 from atoll.numerics.decimals import rotary_tables
 from atoll.numerics.init import initial_params
-from atoll.numerics.layout import param_shapes
-from atoll.numerics.tables import schedule_of, tables_root
+from atoll.numerics.schedule_tables import schedule_of, tables_root
+from atoll.numerics.state_layout import param_shapes
 from atoll.protocol.families import LAYER_KINDS
 from atoll.protocol.manifest import InnerSpec, ModelSpec
 

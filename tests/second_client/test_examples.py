@@ -218,14 +218,14 @@ def states() -> Lines:
 SECOND = {"w": rows([0.5, 0.3, 0.001], [1e-7, 2e-10, 0.0]), "x": np.array([0.25, 0], np.float32)}
 
 
-def opening() -> Lines:
+def initial_state() -> Lines:
     sums = moments.sums_of({"w": SECOND["w"]})
     n = np.array([[3, -1, 0], [40, 0, -127]], np.int8)
-    m = moments.opening_m(n, -8)
+    m = moments.initial_m(n, -8)
     return [
         ("sent", SECOND["w"]), ("r", sums["rows"]["w"]), ("c", sums["columns"]["w"]),
         ("R", moments.sums_along(sums["rows"]["w"], 0)),
-        ("n", n), ("m", m), ("v", moments.opening_v(m, sums, "w")),
+        ("n", n), ("m", m), ("v", moments.initial_v(m, sums, "w")),
     ]  # fmt: skip
 
 
@@ -258,28 +258,28 @@ def tables() -> Lines:
 
 
 def worked_round() -> Lines:
-    """A commitment, seeds, words, draws and pay of the round in the vectors."""
-    at, seeds, told = ROUNDS["slot"], ROUNDS["seeds"], ROUNDS["commit"]
-    slot = (at["chainId"], unhex(at["rounds"]), at["jobId"], at["round"])
+    """A commitment, seeds, votes, draws and pay of the round in the vectors."""
+    at, seeds, told = ROUNDS["roundId"], ROUNDS["seeds"], ROUNDS["commit"]
+    round_id = (at["chainId"], unhex(at["rounds"]), at["jobId"], at["round"])
     reveal = {name: unhex(value) for name, value in told["reveal"].items()}
     seed, account, model_ = (unhex(told[name]) for name in ("seed", "account", "model"))
-    made = rounds.commitment(slot, seed, told["seat"], account, reveal, model_)
+    made = rounds.commitment(round_id, seed, told["seat"], account, reveal, model_)
     reveals, block_hash = unhex(seeds["reveals"]), unhex(seeds["blockHash"])
     draw = ROUNDS["draws"][0]
     drawn_by, ready = unhex(draw["seed"]), int(draw["ready"], 16)
-    facts = {"revealed": int(draw["revealed"], 16), "excluded": 0, "ready": ready}
-    seats = rounds.drawn_seats(drawn_by, facts, {"f": 1, "share_bps": 5000}, last=False)
+    record = {"revealed": int(draw["revealed"], 16), "excluded": 0, "ready": ready}
+    seats = rounds.drawn_seats(drawn_by, record, {"f": 1, "share_bps": 5000}, last=False)
     first = [rounds.auditors_of(drawn_by, i, ready, last=False)[0] for i in seats.values()]
     values = [unhex(v) if str(v).startswith("0x") else int(v) for v in ROUNDS["money"]["terms"]]
     terms = dict(zip(money.TERMS, values, strict=True))
     return [
         ("commit", made),
         ("R", rounds.reveals_accumulator(seed, [(told["seat"], made)])),
-        ("data", rounds.data_seed(slot, reveals, block_hash)),
-        ("audit", rounds.audit_seed(slot, reveals, block_hash)),
+        ("data", rounds.data_seed(round_id, reveals, block_hash)),
+        ("audit", rounds.audit_seed(round_id, reveals, block_hash)),
         ("ℓ₁", rounds.later_committee(unhex(seeds["auditSeed"]), 1)),
-        ("words", rounds.words_accumulator(seed, [(2, 0b1011)])),
-        ("places", np.array(rounds.committee_of(drawn_by, ready))),
+        ("votes", rounds.votes_accumulator(seed, [(2, 0b1011)])),
+        ("slots", np.array(rounds.committee_of(drawn_by, ready))),
         ("drawn", np.array(list(seats))),
         ("by", np.array(first)),
         ("P", np.array([money.segment_pay(terms)], object)),
@@ -289,7 +289,7 @@ def worked_round() -> Lines:
 
 EXAMPLES = (
     manifest, tables, worked_round, grids, functions, embedding, linear, adapter, head, norm,
-    rotation, attention, gates, dropout, loss, adamw, muon, lion, weights, opening, states,
+    rotation, attention, gates, dropout, loss, adamw, muon, lion, weights, initial_state, states,
 )  # fmt: skip
 
 

@@ -20,14 +20,14 @@ def unhex(text: str) -> bytes:
     return bytes.fromhex(text[2:])
 
 
-AT = VECTORS["slot"]
-SLOT = (AT["chainId"], unhex(AT["rounds"]), AT["jobId"], AT["round"])
+AT = VECTORS["roundId"]
+ROUND_ID = (AT["chainId"], unhex(AT["rounds"]), AT["jobId"], AT["round"])
 
 
 def test_a_key_is_made_from_an_accounts_secret() -> None:
     case = VECTORS["key"]
     secret = int.from_bytes(unhex(case["secret"]), "big")
-    key = rounds.key_of(secret, SLOT, unhex(VECTORS["commit"]["seed"]), case["seat"])
+    key = rounds.key_of(secret, ROUND_ID, unhex(VECTORS["commit"]["seed"]), case["seat"])
     assert key == unhex(case["key"])
     assert rounds.key_hash(key) == unhex(case["keyHash"])
 
@@ -36,35 +36,37 @@ def test_a_commitment_and_what_it_opens_to() -> None:
     case = VECTORS["commit"]
     told = {name: unhex(value) for name, value in case["reveal"].items()}
     seed, account, model = (unhex(case[name]) for name in ("seed", "account", "model"))
-    made = rounds.commitment(SLOT, seed, case["seat"], account, told, model)
+    made = rounds.commitment(ROUND_ID, seed, case["seat"], account, told, model)
     assert made == unhex(case["commitment"])
     reveals = [(case["seat"], made), (2, unhex(case["other"]))]
     for count in (1, 2):
         found = rounds.reveals_accumulator(seed, reveals[:count])
         assert found == unhex(case["accumulators"][count - 1])
-    key, plain = unhex(case["key"]), [unhex(word) for word in case["words"]]
-    assert rounds.words_of(told["leaves"], key) == plain
-    states = [state for state, _ in rounds.read_leaves(told["leaves"])]
-    assert rounds.leaves_of(states, plain, key) == told["leaves"]
+    key, plain = unhex(case["key"]), [unhex(tag) for tag in case["workTags"]]
+    assert rounds.work_tags_of(told["checkpointCommitments"], key) == plain
+    states = [
+        state for state, _ in rounds.read_checkpoint_commitments(told["checkpointCommitments"])
+    ]
+    assert rounds.checkpoint_commitments_of(states, plain, key) == told["checkpointCommitments"]
     assert rounds.key_hash(key) == told["keyHash"]
-    assert rounds.fine_word(unhex(case["member"]), plain) == unhex(case["fine"])
+    assert rounds.valid_digest(unhex(case["member"]), plain) == unhex(case["valid"])
 
 
-def test_seeds_committee_draws_and_words() -> None:
+def test_seeds_committee_draws_and_votes() -> None:
     case = VECTORS["seeds"]
     reveals, block = unhex(case["reveals"]), unhex(case["blockHash"])
-    assert rounds.data_seed(SLOT, reveals, block) == unhex(case["dataSeed"])
-    seed = rounds.audit_seed(SLOT, reveals, block)
+    assert rounds.data_seed(ROUND_ID, reveals, block) == unhex(case["dataSeed"])
+    seed = rounds.audit_seed(ROUND_ID, reveals, block)
     assert seed == unhex(case["auditSeed"])
     committee_draws = [
         rounds.following_committee(seed),
         *(rounds.later_committee(seed, i) for i in (1, 2)),
     ]
     assert committee_draws == [unhex(committee_draw) for committee_draw in case["committeeDraws"]]
-    said = [(word["place"], int(word["has"], 16)) for word in case["words"][1:]]
-    for count, word in enumerate(case["words"]):
-        found = rounds.words_accumulator(unhex(case["dataSeed"]), said[:count])
-        assert found == unhex(word["accumulator"])
+    said = [(vote["slot"], int(vote["has"], 16)) for vote in case["votes"][1:]]
+    for count, vote in enumerate(case["votes"]):
+        found = rounds.votes_accumulator(unhex(case["dataSeed"]), said[:count])
+        assert found == unhex(vote["accumulator"])
 
 
 def verdict() -> Json:
@@ -75,8 +77,8 @@ def verdict() -> Json:
 
 def test_a_certificate_is_of_those_who_signed_it() -> None:
     case = VECTORS["certificate"]
-    seed, words = unhex(case["seed"]), unhex(case["words"])
-    digest = rounds.certificate_digest(SLOT, seed, words, verdict())
+    seed, votes = unhex(case["seed"]), unhex(case["votes"])
+    digest = rounds.certificate_digest(ROUND_ID, seed, votes, verdict())
     assert digest == unhex(case["digest"])
     committee, certificate = [unhex(a) for a in case["committee"]], unhex(case["certificate"])
     assert rounds.signers_of(digest, committee, certificate) == case["signers"]
@@ -119,55 +121,55 @@ def test_who_signs_what_is_recovered() -> None:
         assert curve.recover(digest, curve.sign(secret, digest)) == account
 
 
-def test_facts_and_audit_reports() -> None:
+def test_round_records_and_audit_reports() -> None:
     names = {"revealed", "available", "excluded", "ready", "committee"}
-    plain = dict(VECTORS["facts"])
+    plain = dict(VECTORS["record"])
     expected = unhex(plain.pop("hash"))
-    facts = {name: int(v, 16) if name in names else unhex(v) for name, v in plain.items()}
-    assert rounds.facts_hash(facts) == expected
+    record = {name: int(v, 16) if name in names else unhex(v) for name, v in plain.items()}
+    assert rounds.record_hash(record) == expected
     case, body = VECTORS["auditReport"], unhex(VECTORS["auditReport"]["body"])
     read = {
         body[at]: (int.from_bytes(body[at + 1 : at + 3], "big"), body[at + 3 : at + 35])
         for at in range(0, len(body), 35)
     }
     assert rounds.body_of(read) == body
-    assert read[5] == (rounds.FINE, unhex(VECTORS["commit"]["fine"]))
+    assert read[5] == (rounds.VALID, unhex(VECTORS["commit"]["valid"]))
     member = case["id"], unhex(case["account"])
     sealed = rounds.audit_report_hash(
-        SLOT, unhex(case["auditSeed"]), member, body, unhex(case["salt"])
+        ROUND_ID, unhex(case["auditSeed"]), member, body, unhex(case["salt"])
     )
     assert sealed == unhex(case["auditReport"])
 
 
-def test_names_of_bonds_places_and_faults() -> None:
+def test_names_of_bonds_pay_positions_and_faults() -> None:
     for case in VECTORS["names"]:
-        role, id, job, round = case["role"], case["id"], SLOT[2], SLOT[3]
+        role, id, job, round = case["role"], case["id"], ROUND_ID[2], ROUND_ID[3]
         set_ = rounds.set_of(job, role, id)
         assert set_ == int(case["set"], 16)
-        assert rounds.place_of(set_, round) == int(case["place"], 16)
+        assert rounds.position_of(set_, round) == int(case["position"], 16)
         assert rounds.bond_lock(job, role, id) == unhex(case["lock"])
         members = unhex(AT["members"])
-        miss = round, case["kind"], case["seat"]
-        fault = rounds.fault_id(SLOT[0], members, job, (role, id), miss)
+        missed_duty = round, case["kind"], case["seat"]
+        fault = rounds.fault_id(ROUND_ID[0], members, job, (role, id), missed_duty)
         assert fault == unhex(case["fault"])
 
 
 @pytest.mark.parametrize("case", VECTORS["draws"], ids=lambda case: case["name"])
 def test_draws(case: Json) -> None:
     seed, ready = unhex(case["seed"]), int(case["ready"], 16)
-    facts = {name: int(case[name], 16) for name in ("revealed", "excluded", "ready")}
+    record = {name: int(case[name], 16) for name in ("revealed", "excluded", "ready")}
     assert sum(1 << p for p in rounds.committee_of(seed, ready)) == int(case["committee"], 16)
     terms = {"f": 1, "share_bps": case["shareBps"]}
-    drawn = rounds.drawn_seats(seed, facts, terms, last=False)
+    drawn = rounds.drawn_seats(seed, record, terms, last=False)
     assert sum(1 << seat for seat in drawn) == int(case["drawn"], 16)
     assert [drawn[seat] for seat in case["seats"]] == case["ordinals"]
     idle = 1 << min(drawn)
-    without = rounds.drawn_seats(seed, facts, terms, last=False, idle=idle)
+    without = rounds.drawn_seats(seed, record, terms, last=False, idle=idle)
     assert without == {seat: at for seat, at in drawn.items() if seat != min(drawn)}
     for others in ({"last": True, "terms": terms}, {"last": False, "terms": terms | {"f": 0}}):
-        every = rounds.drawn_seats(seed, facts, **others)
-        assert every == {seat: at for at, seat in enumerate(rounds.bits(facts["revealed"]))}
-    revealed = facts["revealed"].bit_count()
+        every = rounds.drawn_seats(seed, record, **others)
+        assert every == {seat: at for at, seat in enumerate(rounds.bits(record["revealed"]))}
+    revealed = record["revealed"].bit_count()
     assert rounds.share_of(revealed, case["shareBps"], ready.bit_count()) == case["count"]
     for ordinal, auditors in zip(case["ordinals"], case["auditors"], strict=True):
         assert rounds.auditors_of(seed, ordinal, ready, last=True) == auditors
@@ -181,8 +183,10 @@ def test_money_and_last_moments() -> None:
     assert money.terms_hash(terms) == unhex(case["termsHash"])
     assert money.budget(terms) == int(case["budget"])
     assert money.segment_pay(terms) == int(case["segmentPay"])
-    cuts = [money.cut(terms["provider_bond"], case["missCutBps"], n) for n in (0, 1, 2, 3, 4, 40)]
-    assert cuts == [int(cut) for cut in case["cuts"]]
+    penalties = [
+        money.penalty(terms["provider_bond"], case["penaltyBps"], n) for n in (0, 1, 2, 3, 4, 40)
+    ]
+    assert penalties == [int(penalty) for penalty in case["penalties"]]
     assert money.last_moment(terms) == case["lastMoment"]
     assert money.absolute_end(terms, case["longestGame"]) == case["absoluteEnd"]
 
@@ -193,7 +197,7 @@ def test_short_rounds_fill_buckets_and_earn_nothing_where_nothing_is_merged(case
     for r, said in enumerate(case["done"]):
         done = {seat: m for seat, m in enumerate(unhex(said)) if m != ABSENT}
         can_earn = money.earning(done, whole, case["merged"][r])
-        assert case["had"][r] & can_earn == case["pay"][r]
+        assert case["available"][r] & can_earn == case["pay"][r]
         assert sum(m for seat, m in done.items() if can_earn >> seat & 1) == case["earned"][r]
         for seat, m in done.items():
             levels[seat] = money.filled(levels[seat], m, whole)

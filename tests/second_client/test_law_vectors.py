@@ -99,18 +99,18 @@ def test_sums_of_second_moments(case: Json) -> None:
         with pytest.raises(ValueError, match="not finite"):
             moments.sums_of(v)
         return
-    section = moments.write_sums(moments.sums_of(v), shapes)
+    section = moments.write_factored(moments.sums_of(v), shapes)
     assert section == unhex(case["section"])
-    read = moments.named_sums(moments.read_sums(section, shapes), shapes)
-    assert moments.write_sums(read, shapes) == section
+    read = moments.named_sums(moments.read_factored(section, shapes), shapes)
+    assert moments.write_factored(read, shapes) == section
 
 
 @pytest.mark.parametrize("case", MOMENTS["openings"], ids=lambda case: case["name"])
 def test_openings(case: Json) -> None:
     sums = {part: {"w": array(case[part])} if part in case else {} for part in moments.PARTS}
-    m = moments.opening_m(array(case["merged"]), case["exponent"])
+    m = moments.initial_m(array(case["merged"]), case["exponent"])
     assert m.tobytes() == array(case["m"]).tobytes()
-    assert moments.opening_v(m, sums, "w").tobytes() == array(case["v"]).tobytes()
+    assert moments.initial_v(m, sums, "w").tobytes() == array(case["v"]).tobytes()
     if "rows" in case:
         total = moments.sums_along(sums["rows"]["w"], 0)
         assert total.tobytes() == array(case["total"]).tobytes()
@@ -132,7 +132,7 @@ def test_global_states(case: Json) -> None:
         "outer": state.tree_root(state.grouped(model["outer"])),
         "exponents": state.exponents_digest(model),
         "moments": state.tree_root(state.grouped(model["moments"])),
-        "opening": state.opening_root(model),
+        "initial_state": state.initial_root(model),
     }
     assert roots == {name: unhex(root) for name, root in case["roots"].items()}
     assert state.global_digest(model) == unhex(case["digest"])
@@ -166,7 +166,7 @@ def test_work_tags() -> None:
             (value,) = np.frombuffer(unhex(norm), ">f8")
             values = np.concatenate([np.frombuffer(unhex(loss), ">f4") for loss in losses])
             work += provide.work_of(float(value), values)
-        assert words.keccak(work) == unhex(case["word"])
+        assert words.keccak(work) == unhex(case["workTag"])
 
 
 def test_the_demos_manifest_and_its_terms() -> None:

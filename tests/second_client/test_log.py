@@ -39,8 +39,10 @@ def test_a_round_is_that_of_the_view(number: int) -> None:
     assert {str(s): r["updateRoot"] for s, r in reveals.items()} == {
         seat: unhex(root) for seat, root in expected["reveals"].items()
     }
-    assert {str(s): len(r["leaves"]) // 64 for s, r in reveals.items()} == expected["segments"]
-    assert {str(place): has for place, has in told["words"]} == expected["words"]
+    assert {str(s): len(r["checkpointCommitments"]) // 64 for s, r in reveals.items()} == expected[
+        "segments"
+    ]
+    assert {str(slot): has for slot, has in told["votes"]} == expected["votes"]
     assert {str(id): body for id, body in told["bodies"].items()} == {
         id: unhex(body) for id, body in expected["bodies"].items()
     }
@@ -57,21 +59,21 @@ def test_a_round_is_that_of_the_view(number: int) -> None:
 def test_what_follows_from_a_round_is_that_of_the_view(number: int) -> None:
     """What was signed of it, which seats are audited, and by whom."""
     told, expected = TOLD[number], LOG["view"]["rounds"][number]
-    slot = (LOG["chainId"], unhex(LOG["rounds"]), LOG["jobId"], number)
+    round_id = (LOG["chainId"], unhex(LOG["rounds"]), LOG["jobId"], number)
     later = rounds.later_committee(told["auditSeed"], told["committeeDraw"])
     committee_draw = later if told["committeeDraw"] else told["seed"]
-    words = rounds.words_accumulator(committee_draw, told["words"])
-    digest = rounds.certificate_digest(slot, told["seed"], words, told["verdict"])
+    votes = rounds.votes_accumulator(committee_draw, told["votes"])
+    digest = rounds.certificate_digest(round_id, told["seed"], votes, told["verdict"])
     assert digest == unhex(expected["digest"])
     terms, ready = CREATED["terms"], told["ready"]
     last = number + 1 == terms["rounds"]
     revealed = sum(1 << seat for seat in told["reveals"])
-    facts = {"revealed": revealed, "excluded": told["verdict"]["excluded"], "ready": ready}
+    record = {"revealed": revealed, "excluded": told["verdict"]["excluded"], "ready": ready}
     own = {"f": terms["f"], "share_bps": terms["shareBps"]}
-    drawn = rounds.drawn_seats(told["auditSeed"], facts, own, last=last)
+    drawn = rounds.drawn_seats(told["auditSeed"], record, own, last=last)
     assert sum(1 << seat for seat in drawn) == expected["drawn"]
     duties: dict[str, list[int]] = {}
     for seat in sorted(drawn):
-        for place in rounds.auditors_of(told["auditSeed"], drawn[seat], ready, last=last):
-            duties.setdefault(str(place), []).append(seat)
+        for slot in rounds.auditors_of(told["auditSeed"], drawn[seat], ready, last=last):
+            duties.setdefault(str(slot), []).append(seat)
     assert duties == expected["duties"]

@@ -15,21 +15,21 @@ from tests.second_client import sparse
 from tests.second_client.codec import CODECS as WRITTEN
 from tests.second_client.codec import STEPS, header, packed
 from tests.second_client.documents import Shapes, is_public, moments_of
-from tests.second_client.moments import lines, named_sums, read_sums, sums_header
+from tests.second_client.moments import factored_header, lines, named_sums, read_factored
 from tests.second_client.sections import joined, spoken_of
 from tests.second_client.state import global_bytes, global_digest, read_global
 from tests.unit.aggregation.test_merge_round import merge_manifest
 
-from atoll.aggregation.round import MergeResult, merge
-from atoll.numerics.layout import trained_shapes
+from atoll.aggregation.merge_round import MergeResult, merge
 from atoll.numerics.moments import Moments
 from atoll.numerics.state import GlobalState
+from atoll.numerics.state_layout import trained_shapes
 from atoll.protocol.codecs import CODECS
 from atoll.protocol.manifest import LoraSpec, Manifest
-from atoll.protocol.merge_inputs import MergeFacts, MergeInputs
+from atoll.protocol.merge_inputs import MergeInputs, MergeRecord
 from atoll.protocol.optimisers import OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES as REGISTERED
-from atoll.protocol.words import Bitmap, Digest, SeatIndex, to_bitmap
+from atoll.protocol.types import Bitmap, Digest, SeatIndex, to_bitmap
 
 CHUNKS, CASES = 25, 400
 """Together 10,000 merges."""
@@ -61,12 +61,12 @@ class Round:
     manifest: Manifest
     plain: dict[str, Any]
     model: dict[str, Any]
-    facts: dict[str, Any]
+    record: dict[str, Any]
     updates: dict[int, bytes]
     data_seed: bytes
 
     def by_atoll(self) -> MergeResult:
-        model, facts = self.model, self.facts
+        model, record = self.model, self.record
         state = GlobalState(
             model["round"],
             {name: torch.from_numpy(p.copy()) for name, p in model["params"].items()},
@@ -78,8 +78,8 @@ class Round:
             model["moment_exponents"],
             self.moments(),
         )
-        seed, told = Digest(self.data_seed), as_atoll(facts)
-        return merge(state, self.updates, facts=told, data_seed=seed, manifest=self.manifest)
+        seed, told = Digest(self.data_seed), as_atoll(record)
+        return merge(state, self.updates, record=told, data_seed=seed, manifest=self.manifest)
 
     def moments(self) -> Moments:
         groups = {
@@ -89,15 +89,15 @@ class Round:
         return Moments(self.model["count"], m_exponents=self.model["m_exponents"], **groups)
 
     def by_the_second_client(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return second.merge(self.plain, self.model, self.facts, self.updates, self.data_seed)
+        return second.merge(self.plain, self.model, self.record, self.updates, self.data_seed)
 
 
-def as_atoll(facts: dict[str, Any]) -> MergeFacts:
-    """The chain's facts as atoll has them."""
-    done = {SeatIndex(seat): m for seat, m in facts["segments"].items()}
-    words = [Bitmap(word) for word in facts["words"]]
-    maps = {name: Bitmap(facts[name]) for name in ("fallen", "accused")}
-    return MergeFacts(to_bitmap(done), facts["committee"], words, done, **maps)
+def as_atoll(record: dict[str, Any]) -> MergeRecord:
+    """The chain's record as atoll has them."""
+    done = {SeatIndex(seat): m for seat, m in record["segments"].items()}
+    votes = [Bitmap(vote) for vote in record["votes"]]
+    maps = {name: Bitmap(record[name]) for name in ("slashed", "accused")}
+    return MergeRecord(to_bitmap(done), record["committee"], votes, done, **maps)
 
 
 def pick(rng: Rng, options: Any) -> Any:
@@ -123,7 +123,7 @@ def random_round(rng: Rng) -> Round:
     )
     model = random_model(rng, manifest, plain)
     n = int(rng.integers(1, 13))
-    facts = random_facts(rng, n, plain["inner"]["steps"] // plain["inner"]["segment"])
+    record = random_record(rng, n, plain["inner"]["steps"] // plain["inner"]["segment"])
     spoken = spoken_of(plain, model)
     shapes, size = (spoken.delta, spoken.first), second.length_of
     exponents = ({name: model["exponents"][name] for name in shapes[0]}, model["moment_exponents"])
@@ -140,7 +140,7 @@ def random_round(rng: Rng) -> Round:
         updates[seat] = spoiled(rng, kind, [part[seat] for part in parts])
     order = rng.permutation(n).tolist()
     return Round(
-        manifest, plain, model, facts, {seat: updates[seat] for seat in order}, pick(rng, SEEDS)
+        manifest, plain, model, record, {seat: updates[seat] for seat in order}, pick(rng, SEEDS)
     )
 
 
@@ -214,7 +214,7 @@ def random_model(rng: Rng, manifest: Manifest, plain: dict[str, Any]) -> dict[st
     m = {name: rng.integers(-127, 128, shape).astype(np.int8) for name, shape in first.items()}
     if plain["codec"]["kind"] == "fp32":
         m = {name: (n * 2.0**-9).astype(np.float32) for name, n in m.items()}
-    sums = named_sums(read_sums(random_sums(rng, second_), second_), second_)
+    sums = named_sums(read_factored(random_sums(rng, second_), second_), second_)
     return state | {
         "moments": {"m": m, **sums},
         "m_exponents": random_exponents(rng, plain["codec"], first),
@@ -231,7 +231,7 @@ def random_sums(rng: Rng, shapes: Shapes) -> bytes:
     """Section 2 of numbers that are often alike."""
     count = sum(length for _, _, length in lines(shapes))
     values = np.exp2(rng.integers(-30, 4, count)) * rng.integers(0, 3, count)
-    return sums_header(shapes) + values.astype("<f4").tobytes()
+    return factored_header(shapes) + values.astype("<f4").tobytes()
 
 
 def random_slot(rng: Rng, kind: str, slot: str, shape: tuple[int, ...]) -> Any:
@@ -241,7 +241,7 @@ def random_slot(rng: Rng, kind: str, slot: str, shape: tuple[int, ...]) -> Any:
     return rng.integers(0 if slot == "second" else -limit, limit, shape, endpoint=True)
 
 
-def random_facts(rng: Rng, n: int, S: int) -> dict[str, Any]:
+def random_record(rng: Rng, n: int, S: int) -> dict[str, Any]:
     """Of so many seats that revealed; `S` segments are a whole round."""
 
     def some(often: float) -> int:
@@ -254,8 +254,8 @@ def random_facts(rng: Rng, n: int, S: int) -> dict[str, Any]:
     return {
         "segments": done,
         "committee": committee,
-        "words": [((1 << n + 1) - 1) & ~some(0.2) for _ in range(spoke)],
-        "fallen": some(0.15),
+        "votes": [((1 << n + 1) - 1) & ~some(0.2) for _ in range(spoke)],
+        "slashed": some(0.15),
         "accused": some(0.15),
     }
 
@@ -349,11 +349,11 @@ def same(round_: Round) -> bool:
 def as_plain(found: MergeInputs) -> dict[str, Any]:
     """Atoll's merge inputs as the second client has them."""
     return {
-        "available": list(found.available),
+        "mergeable": list(found.mergeable),
         "named": [{"check": str(x.check), "seat": x.seat} for x in found.named],
         "excluded": list(found.excluded),
         "merged": list(found.merged),
-        "setAside": list(found.set_aside),
+        "momentumExcluded": list(found.momentum_excluded),
         "fPrime": found.f_prime,
     }
 
@@ -371,12 +371,12 @@ def test_the_rounds_have_all_that_a_merge_decides() -> None:
         _, inputs = round_.by_the_second_client()
         seen |= {named["check"] for named in inputs["named"]}
         seen |= {"excluded"} if inputs["excluded"] else set()
-        seen |= {"set aside"} if inputs["setAside"] else set()
+        seen |= {"momentum excluded"} if inputs["momentumExcluded"] else set()
         seen |= {"nothing merged"} if not inputs["merged"] else set()
         seen |= {f"f' = {inputs['fPrime']}"}
-        seen |= {"dropped"} if len(inputs["available"]) < len(round_.updates) else set()
+        seen |= {"dropped"} if len(inputs["mergeable"]) < len(round_.updates) else set()
     checks = {"distant", "loud", "silent", "copy", "misaligned"}
-    does = {"excluded", "set aside", "nothing merged", "dropped"}
+    does = {"excluded", "momentum excluded", "nothing merged", "dropped"}
     assert seen >= checks | does | {"f' = 0", "f' = 3"}
 
 
@@ -388,13 +388,15 @@ def test_the_states_bytes_are_the_same_too() -> None:
 
 
 def test_a_difference_would_be_seen() -> None:
-    """One seat more that has fallen is another digest, in atoll and in the comparison."""
+    """One seat more that has been slashed is another digest, in atoll and in the comparison."""
     for round_ in rounds(3000, 200):
         ours = round_.by_atoll()
         if len(ours.inputs.merged) >= 3 and ours.inputs.f_prime == 0:
-            gone = round_.facts | {"fallen": round_.facts["fallen"] | 1 << ours.inputs.merged[0]}
-            told = replace(round_, facts=gone)
+            gone = round_.record | {
+                "slashed": round_.record["slashed"] | 1 << ours.inputs.merged[0]
+            }
+            told = replace(round_, record=gone)
             digest = global_digest(told.by_the_second_client()[0])
             if digest != ours.global_state.digest():
                 return
-    raise AssertionError("no round's digest depended on who has fallen")
+    raise AssertionError("no round's digest depended on who has been slashed")

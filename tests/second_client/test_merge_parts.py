@@ -23,24 +23,24 @@ from tests.second_client.test_merge import (
     as_atoll,
     as_plain,
     pick,
-    random_facts,
+    random_record,
     random_slot,
 )
 
 from atoll.aggregation.exponents import middle_vote, vote
 from atoll.aggregation.rules import aggregate
 from atoll.errors import MalformedUpdate
-from atoll.numerics.codec.base import UpdateCodec
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import CODECS
+from atoll.numerics.codec.update_codec import UpdateCodec
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.outer import outer_step
 from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import OuterSpec, RobustSpec
 from atoll.protocol.merge_inputs import MergeTerms, merge_inputs
 from atoll.protocol.optimisers import OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES as REGISTERED
-from atoll.protocol.words import Digest, SeatIndex
+from atoll.protocol.types import Digest, SeatIndex
 
 CASES = 10_000
 SEGMENTS = 8
@@ -133,7 +133,7 @@ def test_who_is_named_excluded_and_merged() -> None:
         n = int(rng.integers(0, 13))
         gram = small_gram(rng, n) if rng.random() < 0.95 else None
         of_moments = small_gram(rng, n) if gram is not None and rng.random() < 0.7 else None
-        facts = random_facts(rng, n, SEGMENTS)
+        record = random_record(rng, n, SEGMENTS)
         rule, f = pick(rng, (*RULES, "contributor_mean")), int(rng.integers(5))
         kappa, grams = pick(rng, KAPPAS), [each for each in (gram, of_moments) if each is not None]
         decoded = [seat for seat in range(n) if seat or rng.random() < 0.9]
@@ -141,9 +141,9 @@ def test_who_is_named_excluded_and_merged() -> None:
             [[row[j] for j in decoded] for row in (each[i] for i in decoded)] for each in grams
         ]
         terms = MergeTerms(SEGMENTS, RobustSpec(rule=rule, f=f, kappa=kappa))
-        found = merge_inputs(as_atoll(facts), [SeatIndex(s) for s in decoded], grams, terms)
+        found = merge_inputs(as_atoll(record), [SeatIndex(s) for s in decoded], grams, terms)
         mine = second.merge_inputs(
-            facts,
+            record,
             decoded,
             grams[0] if grams else None,
             {"rule": rule, "f": f, "kappa": kappa, "segments": SEGMENTS},

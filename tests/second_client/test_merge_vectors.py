@@ -12,7 +12,7 @@ from tests.second_client import merge as second
 from tests.second_client import rules
 from tests.second_client.codec import CODECS, encode
 from tests.second_client.documents import OUTER_SLOTS
-from tests.second_client.moments import sums_of, write_sums
+from tests.second_client.moments import sums_of, write_factored
 from tests.second_client.optimisers import OPTIMISERS
 from tests.second_client.sections import joined
 from tests.second_client.state import (
@@ -20,7 +20,7 @@ from tests.second_client.state import (
     global_bytes,
     global_digest,
     grouped,
-    opening_root,
+    initial_root,
     read_global,
     tree_root,
 )
@@ -38,12 +38,12 @@ def unhexed(text: str) -> bytes:
     return bytes.fromhex(text.removeprefix("0x"))
 
 
-def facts_of(plain: Case) -> Case:
+def record_of(plain: Case) -> Case:
     """What the chain says, as the second client takes it."""
     done = {seat: m for seat, m in enumerate(plain["segments"]) if m is not None}
-    read = {name: int(plain[name], 16) for name in ("fallen", "accused")}
-    words = [int(word, 16) for word in plain["words"]]
-    return read | {"segments": done, "committee": plain["committee"], "words": words}
+    read = {name: int(plain[name], 16) for name in ("slashed", "accused")}
+    votes = [int(vote, 16) for vote in plain["votes"]]
+    return read | {"segments": done, "committee": plain["committee"], "votes": votes}
 
 
 @pytest.mark.parametrize("case", cases("merge.json"), ids=lambda case: case["name"])
@@ -56,11 +56,11 @@ def test_whole_merges(case: Case) -> None:
             seat: joined([unhexed(part) for part in parts])
             for seat, parts in enumerate(number["updates"])
         }
-        model, inputs = second.merge(manifest, model, facts_of(number["facts"]), updates, seed)
+        model, inputs = second.merge(manifest, model, record_of(number["record"]), updates, seed)
         assert [f"{named['check']} {named['seat']}" for named in inputs["named"]] == number["named"]
-        for field in ("excluded", "merged", "setAside", "fPrime"):
+        for field in ("excluded", "merged", "momentumExcluded", "fPrime"):
             assert inputs[field] == number[field]
-        assert opening_root(model) == unhexed(number["openingRoot"])
+        assert initial_root(model) == unhexed(number["initialRoot"])
         assert global_digest(model) == unhexed(number["digest"])
 
 
@@ -70,8 +70,8 @@ def test_merge_inputs(case: Case) -> None:
         case[name] and [[int(value) for value in row] for row in case[name]]
         for name in ("gram", "moments")
     )
-    facts = facts_of(case["facts"])
-    found = second.merge_inputs(facts, case["decoded"], gram, case["terms"], of_moments)
+    record = record_of(case["record"])
+    found = second.merge_inputs(record, case["decoded"], gram, case["terms"], of_moments)
     assert found == case["inputs"]
 
 
@@ -132,7 +132,7 @@ def test_the_texts_sums() -> None:
         "x": np.array([0.25, 0], np.float32),
     }
     shapes = {name: tensor.shape for name, tensor in v.items()}
-    assert write_sums(sums_of(v), shapes).hex() in text_of_hex()
+    assert write_factored(sums_of(v), shapes).hex() in text_of_hex()
 
 
 def test_the_texts_global_states() -> None:
@@ -159,7 +159,7 @@ def test_the_texts_global_states() -> None:
     assert f"{len(data)} bytes" in SPEC.read_text()
     tensors = grouped({"m": moments["m"], **warm["outer"], "params": warm["params"]})
     assert all(tensor.tobytes().hex() in text for tensor in tensors.values())
-    digests = (exponents_digest(warm), opening_root(warm), global_digest(warm), global_digest(cold))
+    digests = (exponents_digest(warm), initial_root(warm), global_digest(warm), global_digest(cold))
     roots = (
         tree_root(grouped(moments)),
         tree_root(warm["params"]),

@@ -12,12 +12,12 @@ import torch
 from tests.second_client import merge as second
 from tests.second_client import moments, sections, state
 
+from atoll.aggregation.factored_merge import merged_factored
 from atoll.aggregation.rounding import as_fp32, rounded
-from atoll.aggregation.sums import merged_sums
 from atoll.errors import MalformedUpdate
-from atoll.numerics.codec.grid import NonFiniteDeltaError
-from atoll.numerics.codec.layout import Layout
-from atoll.numerics.codec.sums import StoredSums, SumsLayout, encode_sums
+from atoll.numerics.codec.factored import FactoredLayout, FactoredMoments, encode_factored
+from atoll.numerics.codec.grid_rounding import NonFiniteDeltaError
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.moments import Moments
 from atoll.numerics.sections import joined
@@ -60,13 +60,13 @@ def test_sums_are_written_alike_or_by_neither() -> None:
         shapes = {name: tensor.shape for name, tensor in v.items()}
         tensors = {name: torch.from_numpy(tensor) for name, tensor in v.items()}
         try:
-            mine = moments.write_sums(moments.sums_of(v), shapes)
+            mine = moments.write_factored(moments.sums_of(v), shapes)
         except ValueError:
             refused += 1
             with pytest.raises(NonFiniteDeltaError):
-                encode_sums(tensors)
+                encode_factored(tensors)
         else:
-            assert encode_sums(tensors) == mine
+            assert encode_factored(tensors) == mine
     assert CASES / 50 < refused < CASES / 2
 
 
@@ -101,9 +101,9 @@ def test_openings_have_every_bit() -> None:
             {"w": exponent},
             **{part: {n: torch.from_numpy(t) for n, t in of.items()} for part, of in sums.items()},
         )
-        opened = moments.opening_m(m, exponent)
+        opened = moments.initial_m(m, exponent)
         assert theirs.first("w").numpy().tobytes() == opened.tobytes()
-        v = moments.opening_v(opened, sums, "w")
+        v = moments.initial_v(opened, sums, "w")
         assert theirs.second("w").numpy().tobytes() == v.tobytes()
         assert not np.isnan(v).any()
         assert not np.signbit(v).any()
@@ -122,16 +122,16 @@ def test_what_an_opening_is_at_its_edges() -> None:
     ):
         sums = {"rows": {"w": np.array(row, np.float32)},
                 "columns": {"w": np.array(columns, np.float32)}, "whole": {}}  # fmt: skip
-        found = moments.opening_v(m, sums, "w")
+        found = moments.initial_v(m, sums, "w")
         assert found.tolist() == [np.array(expected, np.float32).tolist()]
     # A total that the grid's floor made smaller than its only row: the quotient overflows.
     low = np.array([1.4 * 2.0**-119], np.float32)
     sums = {"rows": {"w": low}, "columns": {"w": np.array([huge])}, "whole": {}}
-    assert moments.opening_v(np.zeros((1, 1), np.float32), sums, "w")[0, 0] == np.inf
+    assert moments.initial_v(np.zeros((1, 1), np.float32), sums, "w")[0, 0] == np.inf
     many = np.full(3, huge)
     sums = {"rows": {"w": many}, "columns": {"w": many}, "whole": {}}
     floor = np.full((3, 3), 0.5, np.float32)
-    assert (moments.opening_v(floor, sums, "w") == 0.25).all()  # the total is ∞
+    assert (moments.initial_v(floor, sums, "w") == 0.25).all()  # the total is ∞
 
 
 def test_sections_of_sums_are_read_alike_or_refused_by_both() -> None:
@@ -139,7 +139,7 @@ def test_sections_of_sums_are_read_alike_or_refused_by_both() -> None:
     for _ in range(CASES):
         shapes = {name: shape_of(rng) for name in ("b", "a")[: rng.integers(1, 3)]}
         v = {name: rng.random(shape).astype(np.float32) for name, shape in shapes.items()}
-        data = bytearray(moments.write_sums(moments.sums_of(v), shapes))
+        data = bytearray(moments.write_factored(moments.sums_of(v), shapes))
         if rng.random() < 0.5:
             at = int(rng.integers(len(data)))
             data[at] = int(rng.choice([0, 127, 128, 255, data[at] ^ 1]))
@@ -149,31 +149,31 @@ def test_sections_of_sums_are_read_alike_or_refused_by_both() -> None:
             data[at : at + 4] = np.float32(odd).tobytes()
         if rng.random() < 0.05:
             data = data[:-1] if rng.random() < 0.5 else data + b"\0"
-        places = SumsLayout(Layout.of(shapes))
+        places = FactoredLayout(Layout.of(shapes))
         try:
-            words = moments.read_sums(bytes(data), shapes)
+            words = moments.read_factored(bytes(data), shapes)
         except ValueError:
             refused += 1
             with pytest.raises(MalformedUpdate):
-                StoredSums(bytes(data), places)
+                FactoredMoments(bytes(data), places)
         else:
-            assert StoredSums(bytes(data), places)[:].tolist() == words.tolist()
+            assert FactoredMoments(bytes(data), places)[:].tolist() == words.tolist()
     assert CASES / 5 < refused < CASES * 4 / 5
 
 
 def test_merged_sums() -> None:
     rng, seen = np.random.default_rng(5), 0
     shapes = {"b": (5,), "w": (8, 12)}
-    places = SumsLayout(Layout.of(shapes))
+    places = FactoredLayout(Layout.of(shapes))
     while seen < CASES:
         n = int(rng.integers(1, 13))
         f = int(rng.integers(0, n))
         numbers = rng.choice([0.0, 1e-45, 0.01, 0.5, 0.7, 9.0, 3e38], int(rng.integers(1, 7)))
         rows = [rng.choice(numbers, places.total) for _ in range(n)]
         rows = [row.astype(np.float32) for row in rows]
-        sums = [StoredSums(places.header + row.tobytes(), places) for row in rows]
-        mine = second.merged_sums([row.view(np.uint32) for row in rows], f, shapes)
-        assert merged_sums(f, sums, places).view(np.uint32).tolist() == mine.tolist()
+        sums = [FactoredMoments(places.header + row.tobytes(), places) for row in rows]
+        mine = second.merged_factored([row.view(np.uint32) for row in rows], f, shapes)
+        assert merged_factored(f, sums, places).view(np.uint32).tolist() == mine.tolist()
         passed = max(f, 1) if n > 2 else f
         for begin, end in ((0, 5), (5, 13), (13, 25)):
             half = sorted(row[begin:end].max() for row in rows)[(n - 1) // 2]

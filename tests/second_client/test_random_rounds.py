@@ -16,22 +16,30 @@ from eth_utils.address import to_checksum_address
 from tests.second_client import money, rounds, words
 from tests.support.manifests import make_terms
 
-from atoll.protocol import audit_reports, clocks, committee_draws, hashing, leaves, misses, pay
-from atoll.protocol.words import (
+from atoll.protocol import (
+    audit_reports,
+    checkpoint_commitments,
+    clocks,
+    committee_draws,
+    hashing,
+    missed_duties,
+    pay,
+)
+from atoll.protocol.types import (
     Address,
     Bitmap,
     Digest,
     Domain,
-    Facts,
     HolderId,
     JobId,
-    Miss,
-    PlaceIndex,
+    MissedDuty,
     Reveal,
     Role,
+    RoundId,
     RoundIndex,
+    RoundRecord,
     SeatIndex,
-    Slot,
+    SlotIndex,
     Terms,
     Verdict,
     Wei,
@@ -58,20 +66,20 @@ def address(roll: Roll) -> tuple[bytes, Address]:
     return raw, Address(to_checksum_address(raw))
 
 
-def slot(roll: Roll) -> tuple[tuple[int, bytes, int, int], Slot]:
+def round_id(roll: Roll) -> tuple[tuple[int, bytes, int, int], RoundId]:
     raw, contract = address(roll)
     chain, job, round = roll.getrandbits(63), roll.getrandbits(64), roll.getrandbits(24)
     domain = Domain(chain, contract)
-    return (chain, raw, job, round), Slot(domain, JobId(job), RoundIndex(round))
+    return (chain, raw, job, round), RoundId(domain, JobId(job), RoundIndex(round))
 
 
 def terms_of(roll: Roll) -> Terms:
-    seats, places = roll.randrange(1, 257), roll.randrange(1, 257)
+    seats, slots = roll.randrange(1, 257), roll.randrange(1, 257)
     segment = roll.randrange(1, 20)
     return make_terms(
         rounds=roll.randrange(1, 1 << 24),
         seats=seats,
-        places=places,
+        slots=slots,
         f=roll.choice([0, (seats - 1) // 3 if seats > 3 else 0]),
         share_bps=roll.randrange(1, 10_001),
         steps=segment * roll.randrange(1, 65),
@@ -90,7 +98,7 @@ def terms_of(roll: Roll) -> Terms:
 
 
 def seeds(roll: Roll) -> Iterator[Pair]:
-    mine, theirs = slot(roll)
+    mine, theirs = round_id(roll)
     source, block = word(roll), word(roll)
     yield rounds.data_seed(mine, source, block), hashing.data_seed(theirs, source, block)
     yield rounds.audit_seed(mine, source, block), hashing.audit_seed(theirs, source, block)
@@ -100,13 +108,13 @@ def seeds(roll: Roll) -> Iterator[Pair]:
 
 
 def commitments(roll: Roll) -> Iterator[Pair]:
-    mine, theirs = slot(roll)
+    mine, theirs = round_id(roll)
     raw, account = address(roll)
     seed, model, seat = word(roll), word(roll), SeatIndex(roll.randrange(256))
     plain = {name: word(roll) for name in ("updateRoot", "keyHash", "salt")}
     body = roll.randbytes(64 * roll.randrange(5))
     told = Reveal(*plain.values(), body, b"")
-    made = rounds.commitment(mine, seed, seat, raw, plain | {"leaves": body}, model)
+    made = rounds.commitment(mine, seed, seat, raw, plain | {"checkpointCommitments": body}, model)
     yield made, hashing.commitment(theirs, seed, seat, account, (told, model))
     found = hashing.accumulate_reveal(seed, seat, Digest(made))
     yield rounds.reveals_accumulator(seed, [(seat, made)]), found
@@ -116,24 +124,24 @@ def masks(roll: Roll) -> Iterator[Pair]:
     key, count = word(roll), roll.randrange(1, 5)
     states, plain = ([word(roll) for _ in range(count)] for _ in range(2))
     raw, account = address(roll)
-    theirs = leaves.Leaves.of(states, plain, key)
-    yield rounds.leaves_of(states, plain, key), theirs.to_bytes()
-    yield rounds.words_of(theirs.to_bytes(), key), list(theirs.words(key))
-    yield rounds.key_hash(key), leaves.key_hash(key)
-    yield rounds.fine_word(raw, plain), audit_reports.fine_word(account, plain)
+    theirs = checkpoint_commitments.CheckpointCommitments.of(states, plain, key)
+    yield rounds.checkpoint_commitments_of(states, plain, key), theirs.to_bytes()
+    yield rounds.work_tags_of(theirs.to_bytes(), key), list(theirs.work_tags(key))
+    yield rounds.key_hash(key), checkpoint_commitments.key_hash(key)
+    yield rounds.valid_digest(raw, plain), audit_reports.valid_digest(account, plain)
 
 
 def said(roll: Roll) -> Iterator[Pair]:
     committee_draw = word(roll)
-    pairs = [(PlaceIndex(roll.randrange(256)), bitmap(roll)) for _ in range(roll.randrange(4))]
+    pairs = [(SlotIndex(roll.randrange(256)), bitmap(roll)) for _ in range(roll.randrange(4))]
     yield (
-        rounds.words_accumulator(committee_draw, pairs),
-        hashing.accumulate_words(committee_draw, pairs),
+        rounds.votes_accumulator(committee_draw, pairs),
+        hashing.accumulate_votes(committee_draw, pairs),
     )
 
 
 def certificates(roll: Roll) -> Iterator[Pair]:
-    mine, theirs = slot(roll)
+    mine, theirs = round_id(roll)
     seed, accumulator = word(roll), word(roll)
     verdict = Verdict(bitmap(roll), roll.randrange(257), word(roll), b"x" * 36, roll.randbytes(8))
     plain = asdict(verdict)
@@ -142,15 +150,15 @@ def certificates(roll: Roll) -> Iterator[Pair]:
     yield rounds.certificate_digest(mine, seed, accumulator, plain), found
 
 
-def facts(roll: Roll) -> Iterator[Pair]:
-    told = Facts(*(word(roll) for _ in range(5)), *(bitmap(roll) for _ in range(5)))
+def record(roll: Roll) -> Iterator[Pair]:
+    told = RoundRecord(*(word(roll) for _ in range(5)), *(bitmap(roll) for _ in range(5)))
     plain = asdict(told)
     plain |= {"auditSeed": plain["audit_seed"], "excluded": plain["excluded"]}
-    yield rounds.facts_hash(plain), hashing.facts_hash(told)
+    yield rounds.record_hash(plain), hashing.record_hash(told)
 
 
 def sealed(roll: Roll) -> Iterator[Pair]:
-    mine, theirs = slot(roll)
+    mine, theirs = round_id(roll)
     raw, account = address(roll)
     seed, salt, id = word(roll), word(roll), HolderId(roll.getrandbits(32))
     seats = roll.sample(range(256), roll.randrange(1, 5))
@@ -164,9 +172,12 @@ def sealed(roll: Roll) -> Iterator[Pair]:
 
 
 def names(roll: Roll) -> Iterator[Pair]:
-    mine, theirs = slot(roll)
+    mine, theirs = round_id(roll)
     role, id = Role(roll.randrange(2)), HolderId(roll.getrandbits(32))
-    kind, seat = Miss(roll.choice([int(kind) for kind in Miss])), SeatIndex(roll.randrange(256))
+    kind, seat = (
+        MissedDuty(roll.choice([int(kind) for kind in MissedDuty])),
+        SeatIndex(roll.randrange(256)),
+    )
     chain, raw, job, round = mine
     yield rounds.bond_lock(job, role, id), hashing.bond_lock(theirs.job, role, id)
     found = hashing.fault_id(theirs, role, id, kind, seat)
@@ -179,15 +190,15 @@ def drawn(roll: Roll) -> Iterator[Pair]:
     share, excluded = roll.randrange(1, 10_001), Bitmap(revealed & bitmap(roll))
     yield rounds.committee_of(seed, pool), list(committee_draws.draw_committee(seed, pool))
     count = committee_draws.audited_share(revealed.bit_count(), share, pool.bit_count())
-    places = committee_draws.draw_seats(seed, revealed, excluded, count)
+    ordinals = committee_draws.draw_seats(seed, revealed, excluded, count)
     told = {"revealed": revealed, "excluded": excluded, "ready": pool}
     mine = rounds.drawn_seats(seed, told, {"f": 1, "share_bps": share}, last=False)
-    yield mine, dict(places)
+    yield mine, dict(ordinals)
     last = roll.random() < 0.5
     terms = replace(make_terms(), f=1, share_bps=share)
     words_of_it, nobody = [seed] * 5, Bitmap(0)
-    facts_of_it = Facts(*words_of_it, revealed, revealed, excluded, pool, nobody)
-    counted = pay.most_duties(terms, facts_of_it, is_last=last)
+    record_of_it = RoundRecord(*words_of_it, revealed, revealed, excluded, pool, nobody)
+    counted = pay.most_duties(terms, record_of_it, is_last=last)
     yield money.most_duties(asdict(terms), told, seed, last=last), counted
     for ordinal in list(mine.values())[:2]:
         theirs = committee_draws.auditors_of(seed, ordinal, pool, is_last=last)
@@ -204,11 +215,11 @@ def paid(roll: Roll) -> Iterator[Pair]:
     longest = roll.getrandbits(30)
     yield money.absolute_end(plain, longest), clocks.absolute_end(terms, longest)
     bond, bps, level = Wei(roll.getrandbits(100)), roll.randrange(1, 1251), roll.randrange(40)
-    yield money.cut(bond, bps, level), misses.cut(bond, bps, level)
+    yield money.penalty(bond, bps, level), missed_duties.penalty(bond, bps, level)
 
 
 FUNCTIONS: tuple[Callable[[Roll], Iterator[Pair]], ...] = (
-    seeds, commitments, masks, said, certificates, facts, sealed, names, drawn, paid,
+    seeds, commitments, masks, said, certificates, record, sealed, names, drawn, paid,
 )  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from tests.second_client.words import decode_cbor, encode_cbor
 from tests.support.manifests import make_manifest
 
 from atoll.errors import ManifestError
-from atoll.numerics.layout import seat_layout
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import seat_layout
 from atoll.numerics.tensors import MalformedState
 from atoll.protocol.manifest import Manifest
 

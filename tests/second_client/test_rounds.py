@@ -1,9 +1,9 @@
-"""Whole rounds: the second client's states, words and update are atoll's, to the byte.
+"""Whole rounds: the second client's states, work_tags and update are atoll's, to the byte.
 
 Every job here is made by atoll and handed over as a provider finds it: the manifest's bytes, the
 tokens, the global state's bytes. Three rounds each, a merge between them, so that merged moments
 come back, and feedback, local parameters and what comes in late are carried over. Both clients
-replay what was trained from a public opening.
+replay what was trained from a public initial state.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tests.second_client.constants import tables_root
 from tests.unit.train.factories import Job, make_job
 from tests.unit.train.folders import make_folder
 
-from atoll.aggregation.round import merge
-from atoll.numerics.layout import seat_layout
-from atoll.numerics.link import close_round
-from atoll.numerics.opening import open_round
+from atoll.aggregation.merge_round import merge
+from atoll.numerics.initial_state import open_round
 from atoll.numerics.segment import run_segment
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.protocol.leaves import Leaves
+from atoll.numerics.state_layout import seat_layout
+from atoll.numerics.update_proof import close_round
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.merge_inputs import MergeFacts
-from atoll.protocol.words import Address, Bitmap, Digest, RoundIndex
+from atoll.protocol.merge_inputs import MergeRecord
+from atoll.protocol.types import Address, Bitmap, Digest, RoundIndex
 from atoll.train.course import open_course, open_training_tokens
 from atoll.train.pretrained import prepare_init
-from atoll.train.replay import Claimed, replay_seat
+from atoll.train.replay import RevealedRound, replay_seat
 from atoll.train.round import train_round
 
 ADAMW = {"optimizer": "adamw", "momentum": "0"}
@@ -48,7 +48,7 @@ JOBS: dict[str, Changes] = {
         "inner": {**ADAMW, "schedule": "cosine", "warmup_steps": 3, "weight_decay": "0.1"},
         "codec": {"kind": "grid8"},
     },
-    "AdamW, fp32, one head, no cut batch": {
+    "AdamW, fp32, one head, no penalty batch": {
         "model": {"heads": 1, "kv_heads": 1, "tied": False, "seq": 9},
         "inner": {**ADAMW, "micro_batch": 4, "clip": "0.01"},
         "codec": {
@@ -138,16 +138,16 @@ class Trained:
     """What atoll makes of a seat's round."""
 
     states: tuple[bytes, ...]
-    words: tuple[bytes, ...]
+    work_tags: tuple[bytes, ...]
     update: bytes
-    carried: SeatState | None = None
+    carried_state: SeatState | None = None
 
 
 def in_round(job: Job, model: GlobalState) -> Job:
     """The job's task in the model's round."""
     task = replace(
         job.task,
-        slot=replace(job.task.slot, round=RoundIndex(model.round)),
+        round_id=replace(job.task.round_id, round=RoundIndex(model.round)),
         data_seed=bytes([5 + model.round]) * 32,
         global_state_cid=job.store.add_bytes(model.to_bytes()).to_bytes(),
     )
@@ -157,13 +157,17 @@ def in_round(job: Job, model: GlobalState) -> Job:
 def trained(job: Job, brought: SeatState | None) -> Trained:
     """The round by atoll: what a provider runs, and its parts where a seat carries something."""
     task, manifest = job.task, job.manifest
-    if not manifest.codec.carries_more:
+    if not manifest.codec.is_stateful:
         done = train_round(task, job.store)
-        return Trained(done.states, done.words, done.update)
+        return Trained(done.states, done.work_tags, done.update)
     course = open_course(
-        manifest, data_seed=task.data_seed, seat=task.seat, round=task.slot.round, store=job.store
+        manifest,
+        data_seed=task.data_seed,
+        seat=task.seat,
+        round=task.round_id.round,
+        store=job.store,
     )
-    course, states, words = replace(course, model=job.model), list[bytes](), list[bytes]()
+    course, states, work_tags = replace(course, model=job.model), list[bytes](), list[bytes]()
     state = open_round(manifest, job.model, brought)
     for segment in range(manifest.segments):
         done = run_segment(state, segment, course)
@@ -171,11 +175,11 @@ def trained(job: Job, brought: SeatState | None) -> Trained:
             break
         state = done.state
         states.append(done.digest)
-        words.append(done.work_tag)
+        work_tags.append(done.work_tag)
     if not states:
         return Trained((), (), b"")
-    update, carried = close_round(manifest, job.model, state, task.dither)
-    return Trained(tuple(states), tuple(words), update, carried)
+    update, carried_state = close_round(manifest, job.model, state, task.dither)
+    return Trained(tuple(states), tuple(work_tags), update, carried_state)
 
 
 def provided(job: Job, brought: state.State | None) -> dict[str, Any]:
@@ -197,10 +201,10 @@ def opened_job(job: Job) -> provide.Job:
 def assert_same(theirs: Trained, mine: dict[str, Any]) -> None:
     """Every byte that the provider commits to, reveals and serves."""
     assert mine["states"] == list(theirs.states)
-    assert mine["words"] == list(theirs.words)
+    assert mine["work_tags"] == list(theirs.work_tags)
     assert mine["update"] == theirs.update
-    if theirs.carried is not None:
-        assert state.seat_bytes(mine["carried"]) == theirs.carried.to_bytes()
+    if theirs.carried_state is not None:
+        assert state.seat_bytes(mine["carried_state"]) == theirs.carried_state.to_bytes()
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -215,53 +219,59 @@ def test_rounds_to_the_byte(job: Job, name: str) -> None:
 
 def play(ready: Job, rounds: int) -> int:
     """Rounds of one seat by both clients, each merged by both; the segments of the last one."""
-    carried, brought, manifest = None, None, documents_of(ready)
+    carried_state, brought, manifest = None, None, documents_of(ready)
     public = documents.is_public(manifest["codec"])
     for _ in range(rounds):
         ready = in_round(ready, ready.model)
-        theirs, mine = trained(ready, carried), provided(ready, brought)
+        theirs, mine = trained(ready, carried_state), provided(ready, brought)
         assert_same(theirs, mine)
         if public:
-            assert_the_replay_is_fine(ready, mine)
+            assert_the_replay_is_valid(ready, mine)
         if len(theirs.states) < ready.manifest.segments:
             return len(theirs.states)
         model = merged_by_both(ready, mine["update"])
         assert bool(model.moments.m) == bool(model.moment_exponents)
         if not public:
-            blob = state.seat_bytes(mine["carried"])
+            blob = state.seat_bytes(mine["carried_state"])
             brought = state.read_seat(blob, manifest)
             layout = seat_layout(ready.manifest)
-            carried = SeatState.from_bytes(blob, layout)
+            carried_state = SeatState.from_bytes(blob, layout)
         ready = replace(ready, model=model)
     return len(theirs.states)
 
 
-def assert_the_replay_is_fine(job: Job, mine: dict[str, Any]) -> None:
+def assert_the_replay_is_valid(job: Job, mine: dict[str, Any]) -> None:
     """An auditor of either client finds what the seat reveals as it is."""
     key, account = bytes(range(32)), bytes(range(20))
-    leaves = rounds.leaves_of(mine["states"], mine["words"], key)
+    checkpoint_commitments = rounds.checkpoint_commitments_of(
+        mine["states"], mine["work_tags"], key
+    )
     model = state.read_global(job.model.to_bytes())
-    found = provide.replay(opened_job(job), model, seat_of(job), leaves, mine["root"])
-    assert found[:2] == (mine["words"], None)
-    claimed = Claimed(Leaves.from_bytes(leaves), Digest(mine["root"]))
+    found = provide.replay(
+        opened_job(job), model, seat_of(job), checkpoint_commitments, mine["root"]
+    )
+    assert found[:2] == (mine["work_tags"], None)
+    claimed = RevealedRound(
+        CheckpointCommitments.from_bytes(checkpoint_commitments), Digest(mine["root"])
+    )
     theirs = replay_seat(job.task, claimed, job.store)
     duty = theirs.duty(job.task.seat, Address("0x" + account.hex()))
-    assert provide.duty(account, found) == (duty.at, duty.word)
+    assert provide.duty(account, found) == (duty.at, duty.digest)
 
 
 def merged_by_both(ready: Job, update: bytes) -> GlobalState:
     """The next global state, of the seat's update alone, whose bytes both clients write."""
     task, segments = ready.task, ready.manifest.segments
-    facts = {"segments": {task.seat: segments}, "committee": 1, "words": [1 << task.seat]}
-    facts |= {"fallen": 0, "accused": 0}
+    record = {"segments": {task.seat: segments}, "committee": 1, "votes": [1 << task.seat]}
+    record |= {"slashed": 0, "accused": 0}
     seat = Bitmap(1 << task.seat)
-    told = MergeFacts(seat, 1, [seat], {task.seat: segments})
+    told = MergeRecord(seat, 1, [seat], {task.seat: segments})
     updates = {task.seat: update}
     theirs = merge(
-        ready.model, updates, facts=told, data_seed=task.data_seed, manifest=ready.manifest
+        ready.model, updates, record=told, data_seed=task.data_seed, manifest=ready.manifest
     ).global_state
     model = state.read_global(ready.model.to_bytes())
-    mine, inputs = second.merge(documents_of(ready), model, facts, updates, task.data_seed)
+    mine, inputs = second.merge(documents_of(ready), model, record, updates, task.data_seed)
     assert inputs["merged"] == [task.seat]
     assert state.global_bytes(mine) == theirs.to_bytes()
     assert state.global_digest(mine) == theirs.digest()
@@ -280,13 +290,13 @@ def test_a_round_from_weights_that_are_content(job: Job, tmp_path: Path) -> None
     ready = in_round(ready, ready.model)
     assert_same(trained(ready, None), provided(ready, None))
     gain = {"model.norm.weight": np.ones(3, np.float32)}
-    for odd, words in (
+    for odd, text in (
         (weights[:-1] + bytes([weights[-1] ^ 1]), "initial weights"),
         (state.write_blob("atoll.params.v1", {}, first["params"] | gain), "model"),
         (weights[:-4] + np.float32(np.nan).tobytes(), "numbers"),
         (state.global_bytes(first), "is not atoll.params.v1"),
     ):
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=text):
             state.initial_global_state(documents_of(ready), odd)
 
 
@@ -325,7 +335,7 @@ def test_rounds_of_adapters_to_the_byte(job: Job, name: str, tmp_path: Path) -> 
     assert play(ready, rounds=2) == ready.manifest.segments
 
 
-def test_an_auditor_says_where_a_seat_differs(job: Job) -> None:
+def test_an_auditor_says_where_a_seat_has_a_mismatch(job: Job) -> None:
     ready = changed(job, JOBS["AdamW, grid8, warm-up and cosine"])
     mine, key = provided(ready, None), bytes(32)
     opened, model = opened_job(ready), state.read_global(ready.model.to_bytes())
@@ -335,23 +345,27 @@ def test_an_auditor_says_where_a_seat_differs(job: Job) -> None:
         (4, true, bytes(32), mine["root"]),
         (3, true[:3], bytes(32), provided_until(ready, 3)),
     ):
-        leaves = rounds.leaves_of(told, mine["words"][: len(told)], key)
-        found = provide.replay(opened, model, seat_of(ready), leaves, root)
-        assert found == (mine["words"][:at], at, own)
-        claimed = Claimed(Leaves.from_bytes(leaves), Digest(root))
+        checkpoint_commitments = rounds.checkpoint_commitments_of(
+            told, mine["work_tags"][: len(told)], key
+        )
+        found = provide.replay(opened, model, seat_of(ready), checkpoint_commitments, root)
+        assert found == (mine["work_tags"][:at], at, own)
+        claimed = RevealedRound(
+            CheckpointCommitments.from_bytes(checkpoint_commitments), Digest(root)
+        )
         theirs = replay_seat(ready.task, claimed, ready.store)
-        assert (list(theirs.words), theirs.differs_at, theirs.own) == found
+        assert (list(theirs.work_tags), theirs.mismatch_at, theirs.own) == found
 
 
 def provided_until(job: Job, segments: int) -> bytes:
     """The update root of a seat that stops after so many segments."""
     model, opened = state.read_global(job.model.to_bytes()), opened_job(job)
-    last = state.opening_state(opened.manifest, model, None)
+    last = state.initial_state(opened.manifest, model, None)
     for index in range(segments):
         ran = provide.segment(last, index, opened, model, seat_of(job))
         assert ran is not None
         last = ran[0]
-    return codec.update_root(provide.link(opened.manifest, model, last, seat_of(job))[0])
+    return codec.update_root(provide.update_proof(opened.manifest, model, last, seat_of(job))[0])
 
 
 def documents_of(job: Job) -> documents.Manifest:

@@ -225,23 +225,23 @@ def test_training_has_the_vectors_bits(name: str) -> None:
     assert_bits([np.array(corrections if has_adam else np.empty((0, 2)))], [case["corrections"]])
 
     seat = bytes.fromhex(case["dataSeed"]), case["seat"]
-    opening = state.opening_state(manifest, model, None)
+    initial_state = state.initial_state(manifest, model, None)
     assert provide.offsets_of(job, seat, 0) == case["step"]["offsets"]
     batch = provide.batch_of(job, case["step"]["offsets"])
-    done = provide.step(opening, batch, 0, job, words.dropout_key(*seat))
+    done = provide.step(initial_state, batch, 0, job, words.dropout_key(*seat))
     assert np.array(done["norm"], ">f8").tobytes().hex() == case["step"]["norm"]
     assert np.array(done["losses"], ">f4").tobytes().hex() == case["step"]["losses"]
     assert [part.hex() for part in state.state_roots(done)] == case["step"]["stateRoots"]
 
-    ran = provide.segment(opening, 0, job, model, seat)
+    ran = provide.segment(initial_state, 0, job, model, seat)
     assert ran is not None
     last, word = ran
     assert state.state_digest(state.state_roots(last)).hex() == case["segment"]["stateDigest"]
     assert word.hex() == case["segment"]["workTag"]
-    update, carried = provide.link(manifest, model, last, seat)
+    update, carried_state = provide.update_proof(manifest, model, last, seat)
     assert update.hex() == case["update"]
     assert codec.update_root(update).hex() == case["updateRoot"]
-    assert state.optimiser_root(carried).hex() == case["carriedRoot"]
+    assert state.optimiser_root(carried_state).hex() == case["carriedStateRoot"]
 
 
 @pytest.mark.parametrize("name", HELD_OUT["jobs"])

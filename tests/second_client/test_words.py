@@ -15,7 +15,7 @@ from eth_hash.auto import keccak as reference_keccak
 from tests.second_client import words
 
 from atoll.protocol import draws
-from atoll.protocol.words import Digest, SeatIndex
+from atoll.protocol.types import Digest, SeatIndex
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 ROLL = random.Random(12)

@@ -13,7 +13,10 @@ from functools import cache, cached_property
 from hashlib import sha256
 
 from atoll.protocol import events as ev
-from atoll.protocol.games.claims import (
+from atoll.protocol.checkpoint_commitments import StateRoots
+from atoll.protocol.games.game_machine import Game, GamePhase, Outcome
+from atoll.protocol.games.judge import Need, Operations
+from atoll.protocol.games.moves import (
     Claim,
     Move,
     Opening,
@@ -22,13 +25,11 @@ from atoll.protocol.games.claims import (
     PickNode,
     PickStep,
     PostLeaf,
-    PostLink,
     PostTrace,
+    PostUpdateProof,
     ProgramPart,
     Reveal,
 )
-from atoll.protocol.games.judge import Need, Operations
-from atoll.protocol.games.machine import Game, Outcome, Phase
 from atoll.protocol.games.players import Knowledge, answered, attack, defend
 from atoll.protocol.games.trees import (
     CHUNK,
@@ -42,20 +43,19 @@ from atoll.protocol.games.trees import (
 )
 from atoll.protocol.hashing import keccak256, update_root
 from atoll.protocol.hashing import sha256 as sha256_digest
-from atoll.protocol.leaves import StateRoots
 from atoll.protocol.merkle import LEAF, NODE
 from atoll.protocol.played import rebuilt
 from atoll.protocol.program import (
     Fragment,
-    Header,
     Input,
     Part,
     Source,
-    Template,
+    TraceHeader,
+    TraceTemplate,
     program_leaves,
     program_root,
 )
-from atoll.protocol.words import ZERO_DIGEST, Address, Digest, Wei
+from atoll.protocol.types import ZERO_DIGEST, Address, Digest, Wei
 
 COPY, ADD, GATHER, SUM, ROOTS, DIGEST, RESULT, COPY_WORDS = range(0x0701, 0x0709)
 HOLDER = Address("0x00000000000000000000000000000000000A11cE")
@@ -131,8 +131,8 @@ class Shape:
         weights: uint32s of the state's one parameter.
         filler: nodes that only make the trace longer.
         zero_moments: whether the optimiser root is zero.
-        dithered: whether the link reads the context.
-        fragments: none, or how many a state's parameters are taken in by.
+        dithered: whether the update proof reads the context.
+        fragments: none, or how many a state's parameters are mixed in by.
         overlap: the step that takes one in; its trace has more filler, by fragment.
     """
 
@@ -141,7 +141,7 @@ class Shape:
     segment: int = 3
     segments: int = 2
     filler: int = 5
-    row: int = 100
+    layer: int = 100
     zero_moments: bool = True
     dithered: bool = False
     fragments: int = 0
@@ -185,13 +185,13 @@ class Job:
         return top(self.chunks(*names), sha256_digest)
 
     @cached_property
-    def header(self) -> Header:
+    def header(self) -> TraceHeader:
         count = self.shape.fragments
         nodes = [self._nodes(part) for part in range(2 + 2 * count)]
         pairs = zip(nodes[1 : 1 + count], nodes[1 + count :], strict=False)
-        return Header(
+        return TraceHeader(
             step_nodes=nodes[Part.STEP],
-            link_nodes=0 if count else nodes[Part.LINK],
+            update_proof_nodes=0 if count else nodes[Part.UPDATE_PROOF],
             steps=self.shape.segment * self.shape.segments,
             segment=self.shape.segment,
             micro_batches=self.shape.micro_batches,
@@ -213,11 +213,12 @@ class Job:
         return sum(t.count for t in self.templates if t.part == part)
 
     @cached_property
-    def templates(self) -> tuple[Template, ...]:
-        """Of the step and the link; of fragments each one's link, and the step that takes it in."""
+    def templates(self) -> tuple[TraceTemplate, ...]:
+        """Of the step and the update proof; of fragments each one's link, and the step that takes
+        it in."""
         filler, count = self.shape.filler, self.shape.fragments
         parts = [_step_templates(self, filler)]
-        parts += [_link_templates(self) for _ in range(max(1, count))]
+        parts += [_update_proof_templates(self) for _ in range(max(1, count))]
         parts += [_step_templates(self, filler + 1 + fragment) for fragment in range(count)]
         return tuple(replace(t, part=part) for part, each in enumerate(parts) for t in each)
 
@@ -230,8 +231,12 @@ class Job:
     def played(self, claim: Claim, step: int) -> int:
         """Which part the trace of the claim's link is, or that of a step of its round."""
         header = self.header
-        is_link = claim.is_link
-        return header.link_part(claim.round) if is_link else header.step_part(claim.round, step)
+        is_update_proof = claim.is_update_proof
+        return (
+            header.update_proof_part(claim.round)
+            if is_update_proof
+            else header.step_part(claim.round, step)
+        )
 
     def template_of(self, part: int, node: int) -> int:
         """Number of the template of a node."""
@@ -243,14 +248,14 @@ class Job:
         claim = Claim(
             holder=HOLDER,
             set=keccak256(b"set"),
-            place=keccak256(b"place"),
+            position=keccak256(b"place"),
             program=program_root(self.header, self.templates),
-            is_link=False,
+            is_update_proof=False,
             seat=3,
             round=2,
             segment=1,
             data_seed=keccak256(b"data"),
-            opening=self.roots.digest(),
+            initial_state=self.roots.digest(),
             model_params=self._root("base", "model"),
             model_exponents=sha256_digest(self.documents["exponents"]),
             window_end=1_000_000,
@@ -262,11 +267,13 @@ class Job:
         return replace(claim, **changes)  # type: ignore[arg-type]
 
 
-def _op(part: Part, op: int, size: int, first: int, *inputs: Input, **more: object) -> Template:
+def _op(
+    part: Part, op: int, size: int, first: int, *inputs: Input, **more: object
+) -> TraceTemplate:
     """A template with one node; `more` are its other fields."""
     width = 32 if op in {ROOTS, DIGEST, COPY_WORDS} else 4
     return replace(
-        Template(part, op, width, size, first, 1, 0, inputs, ()),
+        TraceTemplate(part, op, width, size, first, 1, 0, inputs, ()),
         **more,  # type: ignore[arg-type]
     )
 
@@ -275,7 +282,7 @@ def _trace(node: int, size: int, stride: int = 0) -> Input:
     return Input(Source.TRACE, node, stride, size)
 
 
-def _imports(job: Job) -> list[Template]:
+def _imports(job: Job) -> list[TraceTemplate]:
     """Nodes 0 to 7: one of every source but the trace."""
     sizes = {name: len(data) for name, data in job.documents.items()}
     base, weights = job.chunks("base").count, job.chunks("base", "w").count
@@ -301,11 +308,11 @@ def _imports(job: Job) -> list[Template]:
     return [*found, _op(Part.STEP, COPY_WORDS, 384, 7, context)]
 
 
-def _step_templates(job: Job, filler: int) -> list[Template]:
+def _step_templates(job: Job, filler: int) -> list[TraceTemplate]:
     """The imports; per micro-batch an ADD, a GATHER, a SUM and its total; filler; the result."""
     shape, step = job.shape, Part.STEP
     size = 4 * shape.weights
-    rows = 4 * (shape.weights // shape.row)
+    layers = 4 * (shape.weights // shape.layer)
     loop: dict[str, object] = {"count": shape.micro_batches, "stride": 4}
     found = [
         *_imports(job),
@@ -320,15 +327,15 @@ def _step_templates(job: Job, filler: int) -> list[Template]:
             words=(shape.weights,),
             **loop,
         ),
-        _op(step, SUM, rows, 10, _trace(9, size, 4), words=(shape.row,), **loop),
-        _op(step, COPY, rows, 11, _trace(10, rows)),
+        _op(step, SUM, layers, 10, _trace(9, size, 4), words=(shape.layer,), **loop),
+        _op(step, COPY, layers, 11, _trace(10, layers)),
     ]
     if shape.micro_batches > 1:
         more: dict[str, object] = {"count": shape.micro_batches - 1, "stride": 4}
-        sums = (_trace(14, rows, 4), _trace(11, rows, 4))
-        found.append(_op(step, ADD, rows, 15, *sums, **more))
+        sums = (_trace(14, layers, 4), _trace(11, layers, 4))
+        found.append(_op(step, ADD, layers, 15, *sums, **more))
     node = 8 + 4 * shape.micro_batches
-    total = _trace(node - 1, rows)
+    total = _trace(node - 1, layers)
     if filler:
         every: dict[str, object] = {"count": filler, "stride": 1}
         found.append(_op(step, COPY, 4, node, _trace(2, 4 * TOKENS), **every))
@@ -339,23 +346,23 @@ def _step_templates(job: Job, filler: int) -> list[Template]:
     return [*found, _op(step, RESULT, result, node + 2, _trace(node + 1, 32), total)]
 
 
-def _link_templates(job: Job) -> list[Template]:
+def _update_proof_templates(job: Job) -> list[TraceTemplate]:
     size = 4 * job.shape.weights
     base, weights = job.chunks("base").count, job.chunks("base", "w").count
     state, model = Input(Source.STATE, 0, 0, size), Input(Source.MODEL, 0, 0, size)
     words = (base, weights, 0)
     found = [
-        _op(Part.LINK, COPY, size, 0, state, words=words, tail=b"w"),
-        _op(Part.LINK, COPY, size, 1, model, words=words, tail=b"model"),
+        _op(Part.UPDATE_PROOF, COPY, size, 0, state, words=words, tail=b"w"),
+        _op(Part.UPDATE_PROOF, COPY, size, 1, model, words=words, tail=b"model"),
     ]
     if job.shape.dithered:
-        found.append(_op(Part.LINK, COPY, 384, 2, Input(Source.CONTEXT, 0, 0, 384)))
-    return [*found, _op(Part.LINK, ADD, size, len(found), _trace(0, size), _trace(1, size))]
+        found.append(_op(Part.UPDATE_PROOF, COPY, 384, 2, Input(Source.CONTEXT, 0, 0, 384)))
+    return [*found, _op(Part.UPDATE_PROOF, ADD, size, len(found), _trace(0, size), _trace(1, size))]
 
 
 @dataclass
 class Run:
-    """A run of one step or of the link: an honest one, or with nodes that somebody changed.
+    """A run of one step or of the update proof: an honest one, or with nodes that somebody changed.
 
     Attributes:
         tamper: by node, what is done to its bytes; later nodes are computed from what it gives.
@@ -392,7 +399,7 @@ class Run:
             found.append(self.tamper.get(node, bytes)(data))
         return found
 
-    def _evaluated(self, template: Template, iteration: int, before: Sequence[bytes]) -> bytes:
+    def _evaluated(self, template: TraceTemplate, iteration: int, before: Sequence[bytes]) -> bytes:
         inputs = [self._input(i, template, iteration, before) for i in template.inputs]
         if template.op in {COPY, COPY_WORDS}:
             return inputs[0][: template.size]
@@ -406,7 +413,7 @@ class Run:
         return b"".join(elements)
 
     def _input(
-        self, source: Input, template: Template, iteration: int, before: Sequence[bytes]
+        self, source: Input, template: TraceTemplate, iteration: int, before: Sequence[bytes]
     ) -> bytes:
         if source.source == Source.TRACE:
             return before[source.node + iteration * source.stride]
@@ -416,7 +423,7 @@ class Run:
         moments = source.source == Source.STATE and template.words[2] == 1
         return bytes(len(data)) if moments and self.roots.optimiser_root == ZERO_DIGEST else data
 
-    def _name(self, source: Source, template: Template) -> str:
+    def _name(self, source: Source, template: TraceTemplate) -> str:
         return template.tail.decode() if template.tail else source.name.lower()
 
     # --- what `players.Trace` asks ---
@@ -435,7 +442,7 @@ class Run:
     def read(self, node: int, start: int, end: int) -> bytes:
         return self.outputs[node][start:end]
 
-    def open(self, template: Template, source: Input, need: Need) -> Opening:
+    def open(self, template: TraceTemplate, source: Input, need: Need) -> Opening:
         data = self.job.documents[self._name(source.source, template)]
         if source.source == Source.EXPONENTS:
             return Opening(data)
@@ -461,7 +468,7 @@ class Party:
     """One side's knowledge of a claim: its own run of every step.
 
     Attributes:
-        tampers: by step of the segment (of a link: 0), what it does to nodes of that step.
+        tampers: by step of the segment (of an update proof: 0), what it does to nodes of that step.
     """
 
     job: Job
@@ -472,7 +479,7 @@ class Party:
     @cached_property
     def runs(self) -> list[Run]:
         """One a step of the segment."""
-        if self.claim.is_link:
+        if self.claim.is_update_proof:
             steps = (self.claim.segment + 1) * self.job.shape.segment
             return [Run(self.job, self.claim, self.job.roots, steps, self.tampers.get(0, {}))]
         runs: list[Run] = []
@@ -502,12 +509,12 @@ class Party:
 
     def trace(self, step: int) -> Run:
         self._part = self.job.played(self.claim, step)
-        return self.runs[0 if self.claim.is_link else step % self.job.shape.segment]
+        return self.runs[0 if self.claim.is_update_proof else step % self.job.shape.segment]
 
     @property
     def claimed(self) -> Claim:
         """The claim with what this party would have committed."""
-        if self.claim.is_link:
+        if self.claim.is_update_proof:
             update = self.runs[0].outputs[-1]
             root = update_root(len(update), top(piece_tree(update)))
             return replace(self.claim, update_root=root)
@@ -523,14 +530,14 @@ def played(holder: Knowledge, challenger: Knowledge, claim: Claim) -> list[tuple
     """
     game, now, moves = Game.begin(claim, 1000), 1000, []
     said: list[ev.ContractEvent] = []
-    while game.phase != Phase.DECIDED:
+    while game.phase != GamePhase.DECIDED:
         now += 1
         by_holder, known = game.phase.is_holders, rebuilt(claim, 1000, said)
         move = defend(known, holder) if by_holder else answered(attack(known, challenger), TOY)
         game = game.play(move, by_holder, now, TOY)
         moves.append((by_holder, move, game))
         said += events_of(move, game)
-    assert game.outcome in {Outcome.HOLDER_FELL, Outcome.CHALLENGER_FELL}
+    assert game.outcome in {Outcome.HOLDER_LOST, Outcome.CHALLENGER_LOST}
     return moves
 
 
@@ -541,14 +548,14 @@ def events_of(move: Move, after: Game) -> list[ev.ContractEvent]:
             return [ev.StepsOpened(1, move.states, move.works)]
         case PickStep():
             return [ev.StepPicked(1, after.step)]
-        case PostTrace() | PostLink() if after.phase is Phase.PICK:
-            return [ev.TracePosted(1, after.trace, after.nodes, move.row)]
+        case PostTrace() | PostUpdateProof() if after.phase is GamePhase.PICK:
+            return [ev.TracePosted(1, after.trace, after.nodes, move.layer)]
         case Pick():
             return [ev.Picked(1, after.level, after.index)]
         case PickNode():
             return [ev.NodePicked(1, after.node or 0, move.digest, after.size)]
         case Reveal():
-            return [ev.RowRevealed(1, move.row)]
+            return [ev.LayerRevealed(1, move.layer)]
         case PostLeaf():
             return [ev.LeafPosted(1, move.leaf)]
     return []
@@ -614,13 +621,15 @@ class LargeParty:
     roots: StateRoots = field(default_factory=lambda: Job(Shape()).roots)
 
     @cached_property
-    def header_(self) -> Header:
+    def header_(self) -> TraceHeader:
         data = top(EvenTree(LARGE_BYTES // PIECE, keccak256(_PIECE), {}))
         tables = keccak256(b"no tables")
-        return Header(LARGE_NODES, 0, 1, 1, 1, data, LARGE_BYTES // 4, 4, False, 1, 1, tables, 0)
+        return TraceHeader(
+            LARGE_NODES, 0, 1, 1, 1, data, LARGE_BYTES // 4, 4, False, 1, 1, tables, 0
+        )
 
     @cached_property
-    def templates(self) -> list[Template]:
+    def templates(self) -> list[TraceTemplate]:
         size, step = LARGE_BYTES, Part.STEP
         loop: dict[str, object] = {"count": LARGE_NODES - 2, "stride": 1}
         return [
@@ -698,5 +707,5 @@ class LargeParty:
     def context(self) -> bytes:
         raise AssertionError("no import is in dispute")
 
-    def open(self, template: Template, source: Input, need: Need) -> Opening:
+    def open(self, template: TraceTemplate, source: Input, need: Need) -> Opening:
         raise AssertionError("no import is in dispute")

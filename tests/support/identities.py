@@ -7,7 +7,7 @@ from hashlib import sha256
 from eth_utils.address import to_checksum_address
 
 from atoll.protocol.canonical import dag_cbor_cid
-from atoll.protocol.words import Address, Digest, Domain, JobId, RoundIndex, SeatIndex, Slot
+from atoll.protocol.types import Address, Digest, Domain, JobId, RoundId, RoundIndex, SeatIndex
 
 
 def digest(name: object) -> Digest:
@@ -29,5 +29,5 @@ def cid(name: object) -> bytes:
 
 DOMAIN = Domain(31337, address("rounds"))
 JOB = JobId(7)
-SLOT = Slot(DOMAIN, JOB, RoundIndex(3))
+ROUND_ID = RoundId(DOMAIN, JOB, RoundIndex(3))
 SEAT = SeatIndex(2)

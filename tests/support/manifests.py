@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from tests.support.identities import cid, digest
 
 from atoll.numerics.pieces import piece_root
-from atoll.numerics.tables import tables_root
+from atoll.numerics.schedule_tables import tables_root
 from atoll.numerics.tokens import Tokens
 from atoll.protocol.manifest import (
     UNSCALED,
@@ -25,8 +25,8 @@ from atoll.protocol.manifest import (
     reset_period_of,
 )
 from atoll.protocol.rules import RULES
-from atoll.protocol.terms import AMOUNTS, terms_to_plain
-from atoll.protocol.words import TOKEN, Digest, Terms
+from atoll.protocol.terms import AMOUNTS, terms_to_json_value
+from atoll.protocol.types import TOKEN, Digest, Terms
 
 Plain: TypeAlias = dict[str, Any]
 Changes: TypeAlias = Mapping[str, Any]
@@ -138,7 +138,7 @@ BASES: Mapping[Base, Changes] = {
         "codec.min_exponent": -27,
         "robust": {"rule": "median", "kappa": "2.5"},
         "terms": {
-            "rounds": 3, "places": 8, "min_verifiers": 2, "program": bytes(32),
+            "rounds": 3, "slots": 8, "min_verifiers": 2, "program": bytes(32),
             "steps": 4, "segment_steps": 2, "tokens_per_step": 4 * 6,
         },
     },
@@ -152,7 +152,7 @@ def make_terms(**changes: Any) -> Terms:
         "rounds": 4,
         "seats": 4,
         "min_providers": 3,
-        "places": 5,
+        "slots": 5,
         "min_verifiers": 3,
         "f": 1,
         "share_bps": 5_000,
@@ -183,7 +183,7 @@ def make_terms(**changes: Any) -> Terms:
 
 def plain_manifest(changes: Changes | None = None, base: Base = "demo") -> Plain:
     """A manifest's fields as they are written, whether these changes leave it valid or not."""
-    plain = deepcopy(DEMO) | {"terms": terms_to_plain(make_terms())}
+    plain = deepcopy(DEMO) | {"terms": terms_to_json_value(make_terms())}
     _change(plain, BASES[base])
     _change(plain, changes or {})
     terms = plain["terms"]

@@ -1,19 +1,19 @@
-"""What the tests of merges share: the facts of a round in which everybody stands."""
+"""What the tests of merges share: the record of a round in which everybody stands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.merge_inputs import MergeFacts
-from atoll.protocol.words import SeatIndex, to_bitmap
+from atoll.protocol.merge_inputs import MergeRecord
+from atoll.protocol.types import SeatIndex, to_bitmap
 
 
-def all_standing(seats: Iterable[int], manifest: Manifest) -> MergeFacts:
+def all_standing(seats: Iterable[int], manifest: Manifest) -> MergeRecord:
     """These seats revealed whole rounds, and the one member of the committee has all of them."""
     everyone = [SeatIndex(seat) for seat in seats]
     there = to_bitmap(everyone)
-    return MergeFacts(there, 1, [there], dict.fromkeys(everyone, manifest.segments))
+    return MergeRecord(there, 1, [there], dict.fromkeys(everyone, manifest.segments))
 
 
 def bearing_none(manifest: Manifest) -> Manifest:

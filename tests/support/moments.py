@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from atoll.numerics.layout import moment_layout
 from atoll.numerics.moments import Moments
 from atoll.numerics.state import GlobalState
+from atoll.numerics.state_layout import moment_layout
 from atoll.protocol.manifest import Manifest
 
 Floats = npt.NDArray[np.float32]

@@ -8,33 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tests.support.identities import cid, digest
-from tests.unit.protocol.network import bitmap, hashed, leaves_of, need, numbers, reveal_of
+from tests.unit.protocol.network import (
+    bitmap,
+    checkpoint_commitments_of,
+    hashed,
+    need,
+    numbers,
+    reveal_of,
+)
 
 from atoll.protocol.audit_reports import Duty
-from atoll.protocol.keeper_calls import Call
-from atoll.protocol.leaves import Leaves
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
+from atoll.protocol.keeper_calls import KeeperCallKind
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.merge_inputs import MergeTerms, candidates
-from atoll.protocol.words import Digest, Reveal, Role, Verdict
+from atoll.protocol.merge_inputs import MergeTerms, available_seats, candidates
+from atoll.protocol.types import Digest, Reveal, Role, Verdict
 from atoll.service.duties import (
     challenge,
     disagreement,
     equivocation,
     evaluation,
-    keeper_calls,
-    late_votes,
+    join_and_leave,
     material,
-    membership,
     merge,
-    opening,
-    replay,
+    replay_seat,
+    round_start,
+    send_keeper_calls,
+    send_late_votes,
     unpin,
     updates,
 )
-from atoll.service.facts import Fact, NotYet
+from atoll.service.entries import Entry, NotYet
 from atoll_node.duties import commit, serve, train
 from atoll_verifier.duties import audit, committee
 
@@ -43,7 +50,10 @@ if TYPE_CHECKING:
 
 
 class Nothing:
-    """A command took effect and left no fact."""
+    """A command took effect and left no entry."""
+
+
+Took: TypeAlias = type[Nothing]
 
 
 @dataclass
@@ -59,8 +69,8 @@ class Begun:
     comes_to: Callable[[], Any]
 
 
-def _after(world: World, command: Any, seconds: float, fact: Fact) -> Begun:
-    return Begun(command, world.net.now + int(seconds), lambda: fact)
+def _after(world: World, command: Any, seconds: float, entry: Entry) -> Begun:
+    return Begun(command, world.net.now + int(seconds), lambda: entry)
 
 
 # --- what a round really is ---
@@ -83,36 +93,38 @@ def _states(leaves: bytes) -> list[bytes]:
 # --- material ---
 
 
-def _fetch_spec(world: World, member: Member, command: material.DoFetchSpec) -> Fact:
+def _fetch_spec(world: World, member: Member, command: material.DoFetchSpec) -> Entry:
     return material.SpecReady(world.manifest)
 
 
-def _fetch_data(world: World, member: Member, command: material.DoFetchData) -> Fact:
+def _fetch_data(world: World, member: Member, command: material.DoFetchData) -> Entry:
     return material.DataReady(cid("data"), digest("model 0"))
 
 
-def _prepare_opening(world: World, member: Member, command: opening.DoPrepareOpening) -> Fact:
+def _prepare_opening(
+    world: World, member: Member, command: round_start.DoPrepareRoundStart
+) -> Entry:
     if command.cid is None or command.digest is None:
-        return opening.OpeningReady(cid("model 0"), digest("model 0"))
-    return opening.OpeningReady(command.cid, command.digest)
+        return round_start.RoundStartReady(cid("model 0"), digest("model 0"))
+    return round_start.RoundStartReady(command.cid, command.digest)
 
 
 # --- members ---
 
 
-def _announce(world: World, member: Member, command: membership.SendAnnounce) -> type[Nothing]:
+def _announce(world: World, member: Member, command: join_and_leave.SendAnnounce) -> Took:
     raise AssertionError("every gateway is announced before a schedule begins")
 
 
-def _join(world: World, member: Member, command: membership.SendJoin) -> type[Nothing]:
+def _join(world: World, member: Member, command: join_and_leave.SendJoin) -> Took:
     if command.role is Role.PROVIDER:
-        world.net.sit(member.account, command.index)
+        world.net.join(member.account, command.index)
     else:
         world.net.enrol(member.account, command.index, command.bond)
     return Nothing
 
 
-def _leave(world: World, member: Member, command: membership.SendLeave) -> type[Nothing]:
+def _leave(world: World, member: Member, command: join_and_leave.SendLeave) -> Took:
     is_seat = command.role is Role.PROVIDER
     (world.net.leave_seat if is_seat else world.net.leave_pool)(member.account)
     return Nothing
@@ -129,13 +141,17 @@ def _train(world: World, member: Member, command: train.DoTrain) -> Begun:
     cheat = command.function.kind.removeprefix("cheat-").removesuffix(".v1")
     most = 1 if cheat == "partial" else whole
 
-    def comes_to() -> Fact:
+    def comes_to() -> Entry:
         done = min(most, int(whole * (world.net.now - began) / seconds))
-        name = _name(command.slot.round, command.seat, command.data_seed, command.opening_digest)
+        name = _name(
+            command.round_id.round, command.seat, command.data_seed, command.round_start_digest
+        )
         reveal, key, tags = reveal_of(name, done)
-        world.secrets[command.slot.round, command.seat, member.account] = key
+        world.secrets[command.round_id.round, command.seat, member.account] = key
         reveal = _cheated(cheat, reveal, key, tags)
-        return train.Trained(command.slot.round, reveal, command.opening_digest, 1.0, seconds)
+        return train.Trained(
+            command.round_id.round, reveal, command.round_start_digest, 1.0, seconds
+        )
 
     return Begun(command, began + int(seconds * most / whole) + 1, comes_to)
 
@@ -144,49 +160,51 @@ def _cheated(cheat: str, reveal: Reveal, key: Digest, tags: list[Digest]) -> Rev
     """What a cheat of that name reveals instead: of it all that is false is a name."""
     if cheat in {"train-round", "partial"}:
         return reveal
-    if cheat == "wrong-words":
+    if cheat == "wrong-words":  # as its written tag has it
         lies = [digest(f"invented {j}") for j, _ in enumerate(tags)]
-        false = leaves_of("nothing", lies, key)
-        mixed = zip(_states(reveal.leaves), range(32, len(false), 64), strict=True)
-        return replace(reveal, leaves=b"".join(s + false[at : at + 32] for s, at in mixed))
+        false = checkpoint_commitments_of("nothing", lies, key)
+        mixed = zip(_states(reveal.checkpoint_commitments), range(32, len(false), 64), strict=True)
+        return replace(
+            reveal, checkpoint_commitments=b"".join(s + false[at : at + 32] for s, at in mixed)
+        )
     if cheat == "sign-flip":
         return replace(reveal, update_root=digest("flipped"))
     if cheat == "hollow":
-        first, rest = reveal.leaves[:64], reveal.leaves[64:]
-        return replace(reveal, leaves=first + bytes(byte ^ 1 for byte in rest))
+        first, rest = reveal.checkpoint_commitments[:64], reveal.checkpoint_commitments[64:]
+        return replace(reveal, checkpoint_commitments=first + bytes(byte ^ 1 for byte in rest))
     raise AssertionError(f"no schedule knows what {cheat} reveals")
 
 
-def _tell_deadline(world: World, member: Member, command: train.TellDeadline) -> Fact:
+def _tell_deadline(world: World, member: Member, command: train.TellDeadline) -> Entry:
     for begun in member.under_way.values():
-        if isinstance(begun.command, train.DoTrain) and begun.command.slot == command.slot:
+        if isinstance(begun.command, train.DoTrain) and begun.command.round_id == command.round_id:
             begun.ends = min(begun.ends, command.until)
     return train.DeadlineTold()
 
 
-def _serve(world: World, member: Member, command: serve.DoServe) -> Fact:
+def _serve(world: World, member: Member, command: serve.DoServe) -> Entry:
     return serve.Served()
 
 
-def _commit(world: World, member: Member, command: commit.SendCommit) -> type[Nothing]:
+def _commit(world: World, member: Member, command: commit.SendCommit) -> Took:
     need(world.net.seed == command.data_seed, "another seed")
     world.net.commit(member.account, command.commitment)
     return Nothing
 
 
-def _reveal(world: World, member: Member, command: commit.SendReveal) -> type[Nothing]:
+def _reveal(world: World, member: Member, command: commit.SendReveal) -> Took:
     need(world.net.seed == command.data_seed, "another seed")
     world.net.reveal(member.account, command.reveal)
     return Nothing
 
 
-def _key(world: World, member: Member, command: commit.SendKey) -> type[Nothing]:
+def _key(world: World, member: Member, command: commit.SendKey) -> Took:
     key = world.secrets[command.round, command.seat, member.account]
     world.net.show_key(command.round, command.seat, key)
     return Nothing
 
 
-def _disagree(world: World, member: Member, command: disagreement.SendDisagree) -> type[Nothing]:
+def _disagree(world: World, member: Member, command: disagreement.SendDisagree) -> Took:
     world.net.disagree(member.account)
     return Nothing
 
@@ -194,7 +212,7 @@ def _disagree(world: World, member: Member, command: disagreement.SendDisagree) 
 # --- committees ---
 
 
-def _get_update(world: World, member: Member, command: updates.DoGetUpdate) -> Fact:
+def _get_update(world: World, member: Member, command: updates.DoGetUpdate) -> Entry:
     """Whoever is awake and has it serves it: its provider, or a member that fetched it."""
     has = any(
         world.is_awake(other.account)
@@ -206,42 +224,42 @@ def _get_update(world: World, member: Member, command: updates.DoGetUpdate) -> F
 
 
 def _has_update(member: Member, command: updates.DoGetUpdate) -> bool:
-    found = member.state.facts.of(updates.DoGetUpdate, *command.about)
-    return found is not None and found.is_had
+    found = member.state.entries.of(updates.DoGetUpdate, *command.about)
+    return found is not None and found.is_available
 
 
-def _merge(world: World, member: Member, command: merge.DoMerge) -> Fact:
+def _merge(world: World, member: Member, command: merge.DoMerge) -> Entry:
     """Everything that is there and counts is merged: no check names anybody here."""
-    facts, terms = command.facts, MergeTerms.of(Manifest.from_bytes(command.manifest))
-    merged = set(candidates(facts, terms))
-    there = merge.had(facts.words, facts.committee, facts.revealed)
-    state = world.net.state_of(command.slot.round + 1, str(sorted(numbers(there))))
+    record, terms = command.record, MergeTerms.of(Manifest.from_bytes(command.manifest))
+    merged = set(candidates(record, terms))
+    there = available_seats(record.votes, record.committee, record.revealed)
+    state = world.net.state_of(command.round_id.round + 1, str(sorted(numbers(there))))
     verdict = Verdict(bitmap(set()), len(merged), state, cid(state.hex()), bytes(8))
     return merge.RoundMerged(verdict)
 
 
-def _evaluate(world: World, member: Member, command: evaluation.DoEvaluate) -> Fact:
+def _evaluate(world: World, member: Member, command: evaluation.DoEvaluate) -> Entry:
     return evaluation.LossKnown(evaluation.NO_LOSS)
 
 
-def _ready(world: World, member: Member, command: committee.SendReady) -> type[Nothing]:
+def _ready(world: World, member: Member, command: committee.SendReady) -> Took:
     world.net.say_ready(member.account)
     return Nothing
 
 
-def _vote(world: World, member: Member, command: committee.SendVote) -> type[Nothing]:
+def _vote(world: World, member: Member, command: committee.SendVote) -> Took:
     need(world.net.seed == command.data_seed, "another seed")
     need(world.net.committee_draw == command.committee_draw, "another draw")
     world.net.say(member.account, command.has)
     return Nothing
 
 
-def _sign_verdict(world: World, member: Member, command: committee.SignVerdict) -> Fact:
+def _sign_verdict(world: World, member: Member, command: committee.SignVerdict) -> Entry:
     world.signatures.setdefault(command.digest, {})[member.account] = world.net.now
     return committee.VerdictSigned(command.digest, command.verdict, b"", world.net.now)
 
 
-def _settle(world: World, member: Member, command: committee.SendSettle) -> type[Nothing]:
+def _settle(world: World, member: Member, command: committee.SendSettle) -> Took:
     """With the signatures that gateways serve now: of members that are awake."""
     net, running = world.net, world.net.view.open
     need(running is not None and running.digest_of(command.verdict) == command.digest, "over")
@@ -255,17 +273,17 @@ def _settle(world: World, member: Member, command: committee.SendSettle) -> type
     return Nothing
 
 
-def _sign(world: World, member: Member, command: committee.SendSign) -> type[Nothing]:
+def _sign(world: World, member: Member, command: committee.SendSign) -> Took:
     world.net.sign(command.holder)
     return Nothing
 
 
-def _late_vote(world: World, member: Member, command: late_votes.SendLateVote) -> type[Nothing]:
+def _late_vote(world: World, member: Member, command: send_late_votes.SendLateVote) -> Took:
     world.net.late_vote(command.round, command.holder, command.has)
     return Nothing
 
 
-def _grant(world: World, member: Member, command: late_votes.SendGrant) -> type[Nothing]:
+def _grant(world: World, member: Member, command: send_late_votes.SendGrant) -> Took:
     world.net.grant(command.round, command.seat)
     return Nothing
 
@@ -273,17 +291,19 @@ def _grant(world: World, member: Member, command: late_votes.SendGrant) -> type[
 # --- audits ---
 
 
-def _replay(world: World, member: Member, command: replay.DoReplay) -> Begun:
-    round, seat = command.slot.round, command.seat
+def _replay(world: World, member: Member, command: replay_seat.DoReplay) -> Begun:
+    round, seat = command.round_id.round, command.seat
     model = digest("model 0") if command.model is None else command.model
-    tags = honest_work(round, seat, command.data_seed, model, len(command.leaves) // 64)
+    tags = honest_work(
+        round, seat, command.data_seed, model, len(command.checkpoint_commitments) // 64
+    )
     name = _name(round, seat, command.data_seed, model)
     if command.function.kind.startswith("cheat-"):
         guess = [digest(f"guess {member.account} {j}") for j, _ in enumerate(tags)]
-        told = Duty.fine(seat, member.account, guess)
-        return _after(world, command, 1, replay.SeatReplayed(told, tuple(guess), 1.0))
-    told = Duty.fine(seat, member.account, tags)
-    for at, state in enumerate(_states(command.leaves)):
+        told = Duty.valid(seat, member.account, guess)
+        return _after(world, command, 1, replay_seat.SeatReplayed(told, tuple(guess), 1.0))
+    told = Duty.valid(seat, member.account, tags)
+    for at, state in enumerate(_states(command.checkpoint_commitments)):
         if state != digest(f"state {name} {at}"):
             told, tags = Duty(seat, at, digest("own")), tags[:at]
             break
@@ -291,23 +311,23 @@ def _replay(world: World, member: Member, command: replay.DoReplay) -> Begun:
         if tags and command.update_root != digest(f"update {name}"):
             told = Duty(seat, len(tags), digest("own update"))
     seconds = world.net.terms.train_seconds * world.pace * world.random.uniform(0.8, 1.2)
-    return _after(world, command, seconds, replay.SeatReplayed(told, tuple(tags), seconds))
+    return _after(world, command, seconds, replay_seat.SeatReplayed(told, tuple(tags), seconds))
 
 
-def _seal(world: World, member: Member, command: audit.SealAuditReport) -> Fact:
+def _seal(world: World, member: Member, command: audit.SealAuditReport) -> Entry:
     salt = hashed(int(member.account, 16), command.round, command.audit_seed)
     return audit.AuditReportSealed(command.body, salt)
 
 
-def _send_report(world: World, member: Member, command: audit.SendAuditReport) -> type[Nothing]:
-    past = world.net.view.settled[command.round]
-    holder = world.net.view.auditor_of(past, member.account)
+def _send_report(world: World, member: Member, command: audit.SendAuditReport) -> Took:
+    settled_round = world.net.view.settled[command.round]
+    holder = world.net.view.auditor_of(settled_round, member.account)
     need(holder is not None, "no auditor")
     world.net.audit_report(command.round, holder, command.audit_report)
     return Nothing
 
 
-def _open(world: World, member: Member, command: audit.SendOpen) -> type[Nothing]:
+def _open(world: World, member: Member, command: audit.SendOpen) -> Took:
     said = (command.sealed.body, command.sealed.salt)
     world.net.open_audit_report(command.round, command.holder, *said)
     return Nothing
@@ -315,54 +335,58 @@ def _open(world: World, member: Member, command: audit.SendOpen) -> type[Nothing
 
 def _challenge(world: World, member: Member, command: challenge.SendChallenge) -> Any:
     """A game at once: who is right wins it, as the judge's own tests hold."""
-    net, past = world.net, world.net.settled[command.round]
-    need(net.now < past.ends["window"], "its window is over")
-    holder = net.member(Role.PROVIDER, past.holders[command.seat])
-    need(not holder.fallen, "fallen")
+    net, settled_round = world.net, world.net.settled[command.round]
+    need(net.now < settled_round.ends["window"], "its window is over")
+    holder = net.member(Role.PROVIDER, settled_round.holders[command.seat])
+    need(not holder.slashed, "slashed")
     if _is_false(world, command.round, command.seat, command.at):
-        net.fall(Role.PROVIDER, holder.id, member.account, command.round)
+        net.slash(Role.PROVIDER, holder.id, member.account, command.round)
         return Nothing
     return challenge.NotChallenged("it is as revealed")
 
 
 def _is_false(world: World, round: int, seat: int, at: int) -> bool:
-    past = world.net.settled[round]
-    reveal, seed = past.reveals[seat], past.facts.seed
-    model = past.facts.model if round else digest("model 0")
-    name, states = _name(round, seat, seed, model), _states(reveal.leaves)
+    settled_round = world.net.settled[round]
+    reveal, seed = settled_round.reveals[seat], settled_round.record.seed
+    model = settled_round.record.model if round else digest("model 0")
+    name, states = _name(round, seat, seed, model), _states(reveal.checkpoint_commitments)
     if at == len(states):
         return reveal.update_root != digest(f"update {name}")
-    key = past.keys.get(seat)
+    key = settled_round.keys.get(seat)
     tags = honest_work(round, seat, seed, model, len(states))
     is_state_false = states[at] != digest(f"state {name} {at}")
-    shown = [] if key is None else list(Leaves.from_bytes(reveal.leaves).words(key))
+    shown = (
+        []
+        if key is None
+        else list(CheckpointCommitments.from_bytes(reveal.checkpoint_commitments).work_tags(key))
+    )
     return is_state_false or (bool(shown) and shown[at] != tags[at])
 
 
 # --- keepers ---
 
 
-def _keeper_call(
-    world: World, member: Member, command: keeper_calls.SendKeeperCall
-) -> type[Nothing]:
+def _keeper_call(world: World, member: Member, command: send_keeper_calls.SendKeeperCall) -> Took:
     net, (round, holder, seat) = world.net, (command.round, command.holder, command.seat)
-    calls: dict[Call, Callable[[], object]] = {
-        Call.ADVANCE: net.advance,
-        Call.SEED_AUDIT: net.seed_audit,
-        Call.SETTLE_LATE: net.settle_late,
-        Call.CUT_SEAT: lambda: net.cut_seat(seat),
-        Call.CUT_MEMBER: lambda: net.cut_member(round, holder),
-        Call.CLAIM: lambda: net.claim(command.role, holder, round),
-        Call.RELEASE: lambda: net.release(command.role, holder),
-        Call.BURN: lambda: net.burn(round),
-        Call.LEAK: lambda: net.leak(round, seat, _shown(world, round, seat), member.account),
-        Call.ABSENT: lambda: net.report_absent(round, holder),
-        Call.REPORT_MISSING_KEY: lambda: net.report_missing_key(round, seat),
-        Call.NO_KEY: lambda: net.no_key(round, seat, member.account),
-        Call.CONTEST: lambda: net.contest(round, holder, seat, member.account),
-        Call.SETTLE_CONTEST: lambda: net.settle_contest(round, holder, seat),
-        Call.DROPPED: lambda: net.drop(round, holder, seat),
-        Call.PROVEN: lambda: net.prove(round, holder, seat),
+    calls: dict[KeeperCallKind, Callable[[], object]] = {
+        KeeperCallKind.ADVANCE: net.advance,
+        KeeperCallKind.SEED_AUDIT: net.seed_audit,
+        KeeperCallKind.SETTLE_LATE: net.settle_late,
+        KeeperCallKind.PENALISE_SEAT: lambda: net.penalise_seat(seat),
+        KeeperCallKind.PENALISE_MEMBER: lambda: net.penalise_member(round, holder),
+        KeeperCallKind.CLAIM: lambda: net.claim(command.role, holder, round),
+        KeeperCallKind.RELEASE: lambda: net.release(command.role, holder),
+        KeeperCallKind.BURN: lambda: net.burn(round),
+        KeeperCallKind.LEAK: lambda: net.leak(
+            round, seat, _shown(world, round, seat), member.account
+        ),
+        KeeperCallKind.ABSENT: lambda: net.report_absent(round, holder),
+        KeeperCallKind.REPORT_MISSING_KEY: lambda: net.report_missing_key(round, seat),
+        KeeperCallKind.NO_KEY: lambda: net.no_key(round, seat, member.account),
+        KeeperCallKind.CONTEST: lambda: net.contest(round, holder, seat, member.account),
+        KeeperCallKind.SETTLE_CONTEST: lambda: net.settle_contest(round, holder, seat),
+        KeeperCallKind.DROPPED: lambda: net.drop(round, holder, seat),
+        KeeperCallKind.PROVEN: lambda: net.prove(round, holder, seat),
     }
     if command.what not in calls:
         raise AssertionError(f"no schedule has {command.what}")
@@ -371,17 +395,17 @@ def _keeper_call(
 
 
 def _shown(world: World, round: int, seat: int) -> Digest:
-    past = world.net.view.settled[round]
-    return past.known_key(seat) or past.keys[seat]  # type: ignore[arg-type, index]
+    settled_round = world.net.view.settled[round]
+    return settled_round.known_key(seat) or settled_round.keys[seat]  # type: ignore[arg-type, index]
 
 
-def _claims(world: World, member: Member, command: keeper_calls.SendClaims) -> type[Nothing]:
+def _claims(world: World, member: Member, command: send_keeper_calls.SendClaims) -> Took:
     for role, holder, to in command.dues:
         world.net.claim(role, holder, to)
     return Nothing
 
 
-def _credit(world: World, member: Member, command: keeper_calls.SendClaimCredit) -> type[Nothing]:
+def _credit(world: World, member: Member, command: send_keeper_calls.SendClaimCredit) -> Took:
     world.net.claim_credit(command.account)
     return Nothing
 
@@ -389,10 +413,10 @@ def _credit(world: World, member: Member, command: keeper_calls.SendClaimCredit)
 PERFORM: Final[dict[type[Any], Callable[[Any, Any, Any], Any]]] = {
     material.DoFetchSpec: _fetch_spec,
     material.DoFetchData: _fetch_data,
-    opening.DoPrepareOpening: _prepare_opening,
-    membership.SendAnnounce: _announce,
-    membership.SendJoin: _join,
-    membership.SendLeave: _leave,
+    round_start.DoPrepareRoundStart: _prepare_opening,
+    join_and_leave.SendAnnounce: _announce,
+    join_and_leave.SendJoin: _join,
+    join_and_leave.SendLeave: _leave,
     train.DoTrain: _train,
     train.TellDeadline: _tell_deadline,
     serve.DoServe: _serve,
@@ -410,16 +434,16 @@ PERFORM: Final[dict[type[Any], Callable[[Any, Any, Any], Any]]] = {
     committee.SignVerdict: _sign_verdict,
     committee.SendSettle: _settle,
     committee.SendSign: _sign,
-    late_votes.SendLateVote: _late_vote,
-    late_votes.SendGrant: _grant,
-    replay.DoReplay: _replay,
+    send_late_votes.SendLateVote: _late_vote,
+    send_late_votes.SendGrant: _grant,
+    replay_seat.DoReplay: _replay,
     audit.SealAuditReport: _seal,
     audit.SendAuditReport: _send_report,
     audit.SendOpen: _open,
     challenge.SendChallenge: _challenge,
-    keeper_calls.SendKeeperCall: _keeper_call,
-    keeper_calls.SendClaims: _claims,
-    keeper_calls.SendClaimCredit: _credit,
+    send_keeper_calls.SendKeeperCall: _keeper_call,
+    send_keeper_calls.SendClaims: _claims,
+    send_keeper_calls.SendClaimCredit: _credit,
     unpin.DoUnpin: lambda _world, _member, command: unpin.RoundsUnpinned(command.below),
     unpin.DoUnpinJob: lambda *_: unpin.JobUnpinned(),
 }

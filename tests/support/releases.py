@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.service.environments import FOLDER_VARIABLE
 
 ROOT = Path(__file__).parents[2]

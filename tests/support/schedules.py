@@ -20,10 +20,10 @@ from tests.support.performing import PERFORM, Begun, Nothing
 from tests.unit.protocol.network import Network, Refused
 
 from atoll.protocol import events as ev
-from atoll.protocol.terms import terms_to_plain
-from atoll.protocol.words import Address, Digest, Phase, Role, Terms
-from atoll.service.duties.keeper_calls import is_over
-from atoll.service.facts import Fact, NotYet
+from atoll.protocol.terms import terms_to_json_value
+from atoll.protocol.types import Address, Digest, Phase, Role, Terms
+from atoll.service.duties.send_keeper_calls import is_over
+from atoll.service.entries import Entry, NotYet
 from atoll.service.machine import (
     AnyCommand,
     Cancel,
@@ -91,8 +91,8 @@ class Member:
     def restart(self) -> None:
         """What lay in memory is gone; the journal is believed as far as it outlives a start."""
         self.under_way = {}
-        facts = self.state.facts.after_restart()
-        self.state = replace(self.state, facts=facts, in_flight={}, holds={}, reasons={})
+        entries = self.state.entries.after_restart()
+        self.state = replace(self.state, entries=entries, in_flight={}, holds={}, reasons={})
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class World:
     ) -> None:
         self.cast, self.random = cast or Cast(), random.Random(seed)
         self.net = Network(terms or make_terms())
-        plain = terms_to_plain(self.net.terms)
+        plain = terms_to_json_value(self.net.terms)
         self.manifest = make_manifest({"terms": plain, "robust.f": self.net.terms.f}).to_bytes()
         self.secrets: dict[tuple[int, int, Address], Digest] = {}
         self.signatures: dict[Digest, dict[Address, int]] = {}
@@ -139,7 +139,7 @@ class World:
             yield self._member(account, Role.PROVIDER, behaviour, self.cast.providers_away, seat)
 
     def _verifiers(self) -> Iterable[Member]:
-        for place, account in enumerate(accounts("verifier", self.net.terms.places)):
+        for place, account in enumerate(accounts("verifier", self.net.terms.slots)):
             cheat = self.cast.verifier_cheats.get(place, "")
             behaviour = verifier_behaviour(cheat) if cheat else VerifierBehaviour()
             yield self._member(account, Role.VERIFIER, behaviour, self.cast.verifiers_away, place)
@@ -152,7 +152,7 @@ class World:
         away: Mapping[int, tuple[Away, ...]],
         index: int,
     ) -> Member:
-        behaviour.pick_place = lambda _, free: index if index in free else None
+        behaviour.pick_index = lambda _, free: index if index in free else None
         head = Head(self.net.number, self.net.now)
         state = State(account, Setup(url_of(account), behaviour), self.net.view, head)
         return Member(account, role, state, away.get(index, ()))
@@ -236,16 +236,16 @@ class World:
         if isinstance(came, Begun):
             member.under_way[order.key] = came
             return None
-        fact = came if isinstance(came, Fact) else None
+        entry = came if isinstance(came, Entry) else None
         # It is mined with the next block, whose view has it.
-        return Finished(order.key, fact, 0 if order.is_work else self.net.number + 1)
+        return Finished(order.key, entry, 0 if order.is_work else self.net.number + 1)
 
-    def _ended(self, command: AnyCommand, comes_to: Callable[[], Fact | type[Nothing]]) -> Any:
+    def _ended(self, command: AnyCommand, comes_to: Callable[[], Entry | type[Nothing]]) -> Any:
         try:
             came = comes_to()
         except Refused as error:
             return Failed(command.key, str(error))
-        return Finished(command.key, came if isinstance(came, Fact) else None)
+        return Finished(command.key, came if isinstance(came, Entry) else None)
 
 
 def url_of(account: Address) -> str:
@@ -258,4 +258,4 @@ def is_settled_up(world: World) -> bool:
     if view.phase is not Phase.CLOSED or not is_over(view, world.net.now):
         return False
     holders = [*view.providers.values(), *view.verifiers.values()]
-    return all(h.is_released or h.has_fallen for h in holders)
+    return all(h.is_released or h.is_slashed for h in holders)

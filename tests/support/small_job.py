@@ -15,19 +15,19 @@ from tests.support.identities import DOMAIN
 from tests.support.manifests import DEMO, whole_manifest
 
 from atoll.protocol.manifest import Manifest, NumericsSpec
-from atoll.protocol.words import Digest, JobId, RoundIndex, SeatIndex, Slot
+from atoll.protocol.types import Digest, JobId, RoundId, RoundIndex, SeatIndex
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
-from atoll.train.initial import open_initial_state
+from atoll.train.initial_model import open_initial_state
+from atoll.train.manifest_program import program_root
 from atoll.train.probe import numerics_spec, pin_torch
-from atoll.train.program import program_root
 from atoll.train.seat_task import TrainTask
 from atoll_devnet.processes.warm import warm_context
 
 DATA_SEED = Digest(b"\x05" * 32)
-FIRST = Slot(DOMAIN, JobId(1), RoundIndex(0))
+FIRST = RoundId(DOMAIN, JobId(1), RoundIndex(0))
 TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" for i in range(300))
 
 

@@ -47,10 +47,10 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
 @cache
 def _compile() -> None:
     """Kernels are kept for all processes; where they cannot be built, their own tests say why."""
-    from atoll.aggregation import compiled
+    from atoll.aggregation import merge_kernels
     from atoll.numerics.kernels.build import SOURCE, BuildFailed, load_library
 
-    for source in (*SOURCE.parent.glob("*.c"), compiled.SOURCE):
+    for source in (*SOURCE.parent.glob("*.c"), merge_kernels.SOURCE):
         try:
             load_library(source)
         except BuildFailed:

@@ -120,9 +120,9 @@ def test_every_cheat_is_in_the_contributors_table() -> None:
     assert {*PROVIDER_CHEATS, *VERIFIER_CHEATS, *WATCHER_CHEATS} <= told
 
 
-EMPTY = frozenset({"done", "found", "one", "own", "past", "said", "told"})
+EMPTY = frozenset({"done", "found", "one", "own", "settled_round", "said", "told"})
 """Names that say nothing: each is something more exact where it stands."""
-MOST_EMPTY = 1100
+MOST_EMPTY = 0
 """It only falls: whoever takes some away writes down how many are left."""
 
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.unit.chain.test_endpoints import asking
 from tests.unit.storage.test_retrieval import serving
 
-from atoll.chain.answers import quantity
+from atoll.chain.response_checks import quantity
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import NotFound
 from atoll.proxies import proxy_hosts, proxy_of

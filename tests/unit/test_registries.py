@@ -20,7 +20,7 @@ from atoll.numerics.codec import registry
 from atoll.numerics.model import ACTIVATIONS, LAYERS
 from atoll.numerics.optimisers import STEPS
 from atoll.numerics.outer import OUTER_STEPS
-from atoll.numerics.trace.build import model as traced_model
+from atoll.numerics.trace.build import model_trace as traced_model
 from atoll.numerics.trace.build.optimisers import TRACED
 from atoll.protocol.codecs import CODECS
 from atoll.protocol.families import LAYER_KINDS, MLP_KINDS, ROPE_SCALINGS
@@ -51,7 +51,7 @@ NAMES: Final[Mapping[str, frozenset[str]]] = {
 TABLES: Final = (
     "sdk/atoll/numerics/outer.py",
     "sdk/atoll/numerics/model.py",
-    "sdk/atoll/numerics/trace/build/model.py",
+    "sdk/atoll/numerics/trace/build/model_trace.py",
     "sdk/atoll/numerics/trace/build/optimisers.py",
 )
 """Files beside those with a row for each name, which `test_every_name_has_a_row` compares."""

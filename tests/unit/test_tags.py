@@ -1,8 +1,8 @@
-"""What journals know facts and commands by, and workers their work: written tags, listed for good,
-and no names of Python.
+"""What journals know entries and commands by, and workers their work: written tags, listed for
+good, and no names of Python.
 
 A guard that is keyed by a class's name forgets, once that is renamed, what was signed: a second
-verdict about the same words costs a whole bond.
+verdict about the same votes costs a whole bond.
 """
 
 from __future__ import annotations
@@ -20,14 +20,23 @@ from tests.support.identities import address, digest
 from tests.vectors import generate_tags
 from tests.vectors.generate_tags import TagError, grown
 
-from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.merge_inputs import MergeRecord
+from atoll.protocol.types import (
+    Bitmap,
+    Domain,
+    JobId,
+    Reveal,
+    RoundId,
+    RoundIndex,
+    SeatIndex,
+    Verdict,
+)
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Bitmap, Domain, JobId, Reveal, RoundIndex, SeatIndex, Slot, Verdict
 from atoll.service.duties.merge import MERGE_ROUND, DoMerge
 from atoll.service.duties.signing import Signing
 from atoll.service.duties.updates import RevealedUpdate
 from atoll.service.effects import Effects
-from atoll.service.facts import Fact, Named, key_of
+from atoll.service.entries import Entry, Named, key_of
 from atoll.service.journal import AlreadySigned, Journal
 from atoll_node.duties.commit import SendCommit
 from atoll_node.duties.train import Trained
@@ -39,9 +48,9 @@ EVER = 79
 FORM = re.compile(r"[a-z]+(-[a-z]+)*\.v[1-9][0-9]*")
 
 
-def classes() -> tuple[list[type[Fact]], list[type[Named[Any]]]]:
-    """Facts and commands."""
-    return generate_tags.facts(), generate_tags.commands()
+def classes() -> tuple[list[type[Entry]], list[type[Named[Any]]]]:
+    """Entries and commands."""
+    return generate_tags.entries(), generate_tags.commands()
 
 
 def test_the_list_has_every_tag_with_its_fields() -> None:
@@ -50,13 +59,13 @@ def test_the_list_has_every_tag_with_its_fields() -> None:
 
 
 def test_the_list_only_grows() -> None:
-    every = [*LIST["commands"], *LIST["facts"], *LIST["work"], *LIST["retired"]]
+    every = [*LIST["commands"], *LIST["entries"], *LIST["work"], *LIST["retired"]]
     assert len(every) == len(set(every)) == EVER
     assert [tag for tag in every if not FORM.fullmatch(tag)] == []
 
 
 def test_a_tag_that_is_gone_is_kept_and_never_taken_again() -> None:
-    left = [cls for cls in generate_tags.facts() if cls is not Trained]
+    left = [cls for cls in generate_tags.entries() if cls is not Trained]
     retired = grown(LIST, left, generate_tags.commands(), generate_tags.work())
     assert retired["retired"] == sorted([*LIST["retired"], Trained.kind])
     with pytest.raises(TagError, match="something else once"):
@@ -71,11 +80,11 @@ def test_work_that_is_gone_is_kept_and_never_taken_again() -> None:
         grown(retired, *classes(), generate_tags.work())
 
 
-def test_fields_of_a_listed_fact_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(Fact.kinds, VerdictSigned.kind)
+def test_fields_of_a_listed_entry_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(Entry.kinds, VerdictSigned.kind)
 
     @dataclass(frozen=True, slots=True)
-    class Grown(Fact):
+    class Grown(Entry):
         kind: ClassVar[str] = VerdictSigned.kind
         verdict: Verdict
 
@@ -103,12 +112,12 @@ def _below(cls: type) -> list[type]:
 def test_two_kinds_with_one_tag_are_refused() -> None:
     with pytest.raises(TypeError, match=r"Another and Trained are both trained\.v1"):
 
-        class Another(Fact):
+        class Another(Entry):
             kind: ClassVar[str] = Trained.kind
 
     with pytest.raises(TypeError, match=r"Resend and SendCommit are both commit\.v1"):
 
-        class Resend(Named[Fact]):
+        class Resend(Named[Entry]):
             kind: ClassVar[str] = SendCommit.kind
 
     with pytest.raises(TypeError, match="lacks a `kind` of its own"):
@@ -124,13 +133,13 @@ def test_two_kinds_with_one_tag_are_refused() -> None:
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives the product's own classes back when the test is over."""
     generate_tags.load_all()
-    monkeypatch.setattr(Fact, "kinds", dict(Fact.kinds))
+    monkeypatch.setattr(Entry, "kinds", dict(Entry.kinds))
     monkeypatch.setattr(Named, "kinds", dict(Named.kinds))
 
 
 def renamed(cls: Any) -> Any:
     """The class as a refactoring leaves it: another name, another module, the same tag."""
-    kinds: dict[str, Any] = Fact.kinds if issubclass(cls, Fact) else Named.kinds
+    kinds: dict[str, Any] = Entry.kinds if issubclass(cls, Entry) else Named.kinds
     del kinds[cls.kind]
     body = {"__slots__": (), "__module__": "moved.elsewhere", "kind": cls.kind}
     return type("Renamed", (cls,), body)
@@ -154,8 +163,8 @@ def _desk(journal: Journal) -> Effects:
 
 
 def _sign(cls: type[Any], verdict: Verdict) -> Signing[VerdictSigned]:
-    """Of the same words, whatever is said of them; its digest is that of the state here."""
-    where = (RoundIndex(3), digest("seed"), digest("words"))
+    """Of the same votes, whatever is said of them; its digest is that of the state here."""
+    where = (RoundIndex(3), digest("seed"), digest("votes"))
     return cast(Signing[VerdictSigned], cls(*where, verdict.state, verdict, 1_000))
 
 
@@ -170,16 +179,18 @@ def test_a_verdict_that_was_signed_is_known_by_the_class_that_it_became(tmp_path
             _sign(became, OTHER).claim(_desk(journal), VIEW)
 
 
-def test_the_slots_of_what_is_signed_are_those_that_stand_in_journals(tmp_path: Path) -> None:
-    """Word for word: of another slot the guard knows nothing."""
-    words = (digest("seed").hex(), digest("words").hex())
+def test_the_subjects_of_what_is_signed_are_those_that_stand_in_journals(tmp_path: Path) -> None:
+    """Word for word: of another subject the guard knows nothing."""
+    parts = (digest("seed").hex(), digest("votes").hex())
     with closing(Journal(tmp_path / "journal.sqlite")) as journal:
         _sign(SignVerdict, VERDICT).claim(_desk(journal), VIEW)
-        slot = f"7:merge-signature.v1:3:{words[0]}:{words[1]}"
-        assert journal.signed(slot) == VERDICT.state
+        subject = f"7:merge-signature.v1:3:{parts[0]}:{parts[1]}"
+        assert journal.signed(subject) == VERDICT.state
 
 
-async def test_the_slot_of_a_commitment_is_the_one_that_stands_in_journals(tmp_path: Path) -> None:
+async def test_the_subject_of_a_commitment_is_the_one_that_stands_in_journals(
+    tmp_path: Path,
+) -> None:
     where = (RoundIndex(3), SeatIndex(2), digest("seed"))
     with closing(Journal(tmp_path / "journal.sqlite")) as journal:
         journal.sign_once(f"commit.v1:7:3:2:{digest('seed').hex()}", digest("one"))
@@ -188,26 +199,28 @@ async def test_the_slot_of_a_commitment_is_the_one_that_stands_in_journals(tmp_p
 
 
 @pytest.mark.usefixtures("registries")
-def test_a_fact_is_read_back_by_the_class_that_it_became(tmp_path: Path) -> None:
-    reveal = Reveal(digest("root"), digest("key"), digest("salt"), b"leaves", b"cid")
-    fact = Trained(3, reveal, digest("model"), 1.5, 2.5)
+def test_an_entry_is_read_back_by_the_class_that_it_became(tmp_path: Path) -> None:
+    reveal = Reveal(
+        digest("root"), digest("key"), digest("salt"), b"checkpoint_commitments", b"cid"
+    )
+    entry = Trained(3, reveal, digest("model"), 1.5, 2.5)
     with closing(Journal(tmp_path / "journal.sqlite")) as journal:
-        journal.write(7, "a", fact)
+        journal.write(7, "a", entry)
     became = renamed(Trained)
     with closing(Journal(tmp_path / "journal.sqlite")) as journal:
         (found,) = journal.read(7).all_of(became)
-    assert (type(found), astuple(found)) == (became, astuple(fact))
+    assert (type(found), astuple(found)) == (became, astuple(entry))
 
 
 @pytest.mark.usefixtures("registries")
 def test_a_merge_is_the_same_whatever_what_decides_it_is_called() -> None:
     """It is known by a hash of what decides it, which has no names in it either."""
-    facts = MergeFacts(Bitmap(3), 4, [Bitmap(3)] * 3, {SeatIndex(0): 8, SeatIndex(1): 8})
+    record = MergeRecord(Bitmap(3), 4, [Bitmap(3)] * 3, {SeatIndex(0): 8, SeatIndex(1): 8})
     update = RevealedUpdate(SeatIndex(0), b"cid", digest("root"))
 
     def key(update: RevealedUpdate) -> str:
-        slot = Slot(Domain(31337, address("rounds")), JobId(7), RoundIndex(3))
-        return DoMerge(slot, digest("seed"), facts, (update,), b"", b"").key
+        round_id = RoundId(Domain(31337, address("rounds")), JobId(7), RoundIndex(3))
+        return DoMerge(round_id, digest("seed"), record, (update,), b"", b"").key
 
     became = type("Renamed", (RevealedUpdate,), {"__slots__": ()})
     assert key(became(*astuple(update))) == key(update)

@@ -18,10 +18,10 @@ from eth_utils.address import to_checksum_address
 from tests.support.manifests import make_manifest
 from torch import Tensor
 
-from atoll.numerics import decimals, tables
+from atoll.numerics import decimals, schedule_tables
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import CODECS
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.kernels import elementary
 from atoll.numerics.kernels.grid import one_nan, steps
 from atoll.numerics.kernels.philox import Mask, philox4x32
@@ -32,7 +32,7 @@ from atoll.numerics.tensors import tree_root
 from atoll.protocol import hashing, merkle
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.codecs import CODECS as KINDS
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     Digest,
 )
@@ -312,7 +312,7 @@ def job_tables() -> Json:
     sgd = adamw.model_copy(update={"optimizer": "sgd", **unused})
     model, result = manifest.model.model_copy(update={"seq": 5}), []
     for inner, count in ((adamw, 4), (cosine, 130), (sgd, 2)):
-        schedule = tables.schedule_of(inner, count)
+        schedule = schedule_tables.schedule_of(inner, count)
         rotary = decimals.rotary_tables(
             model.seq, model.head_dim, model.rope_base, model.rope_scaling
         )
@@ -322,7 +322,7 @@ def job_tables() -> Json:
                 "inner": inner.model_dump(),
                 "model": model.model_dump(),
                 "rates": text(schedule.rates.astype(">f8").tobytes()),
-                "root": text(tables.tables_root(model, inner, count)),
+                "root": text(schedule_tables.tables_root(model, inner, count)),
                 "rotary": text(np.stack(rotary, axis=-1).astype(">f4").tobytes()),
                 "steps": count,
             }

@@ -1,6 +1,7 @@
 """Writes `games/*.json`: whole games as transactions, for forge (`GameVectors.t.sol`).
 
-Rule of this file: `law.games` plays every move first, and refuses every one that is to be refused.
+Rule of this file: `protocol.games` plays every move first, and refuses every one that is to be
+refused.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from tests.support.games import (
     played,
 )
 
+from atoll.protocol.checkpoint_commitments import StateRoots
 from atoll.protocol.games.calls import calldata, evidence_of
-from atoll.protocol.games.claims import Claim, Move, Pick, PickNode, PostLink, ProgramPart
-from atoll.protocol.games.machine import Game, IllegalMove
+from atoll.protocol.games.game_machine import Game, IllegalMove
+from atoll.protocol.games.moves import Claim, Move, Pick, PickNode, PostUpdateProof, ProgramPart
 from atoll.protocol.games.players import Knowledge, defend
 from atoll.protocol.hashing import keccak256
-from atoll.protocol.leaves import StateRoots
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 
 HERE = Path(__file__).parent
-SMALL = Shape(weights=300, micro_batches=2, row=40, filler=3)
+SMALL = Shape(weights=300, micro_batches=2, layer=40, filler=3)
 
 
 def _hex(data: bytes) -> str:
@@ -44,8 +45,8 @@ def _hex(data: bytes) -> str:
 def _digest_of(game: Game) -> bytes:
     """What both languages must know alike after a move."""
     node = game.node or 0
-    place = (game.step, game.level, game.index, node)
-    values = (int(game.phase), int(game.outcome), *place, game.trace, game.tree)
+    position = (game.step, game.level, game.index, node)
+    values = (int(game.phase), int(game.outcome), *position, game.trace, game.tree)
     return keccak256(encode(["uint256"] * 6 + ["bytes32"] * 2, values))
 
 
@@ -121,14 +122,14 @@ def _game(
     return {"evidence": evidence, "moves": moves, "name": name, "outcome": int(before.outcome)}
 
 
-def _at(shape: Shape, node: int, place: int, **more: object) -> tuple[Claim, Party, Party]:
+def _at(shape: Shape, node: int, position: int, **more: object) -> tuple[Claim, Party, Party]:
     """A claim whose holder is wrong at this byte of a node, the holder, and who is right."""
     job = Job(shape)
     base = job.claim(**more)
-    is_link, step = base.is_link, base.segment * shape.segment + 1
+    is_update_proof, step = base.is_update_proof, base.segment * shape.segment + 1
     last = job.header.nodes(job.played(base, step)) - 1
-    wrong = {last: flipped(-1), node: flipped(place)}
-    holder = Party(job, base, {0 if is_link else 1: wrong})
+    wrong = {last: flipped(-1), node: flipped(position)}
+    holder = Party(job, base, {0 if is_update_proof else 1: wrong})
     return holder.claimed, holder, Party(job, holder.claimed)
 
 
@@ -163,20 +164,28 @@ def _wrong_node(node: int) -> Any:
     return _game(f"node {node}", claim, (holder, challenger), refuse=True, others=others)
 
 
-def _link() -> Any:
-    claim, holder, challenger = _at(SMALL, 2, 700, is_link=True)
+def _update_proof() -> Any:
+    claim, holder, challenger = _at(SMALL, 2, 700, is_update_proof=True)
 
     def of_the_right_update(move: Move) -> list[Move]:
         """The trace a wrong holder would defend itself with, if it need not be the update's."""
-        return [defend(Game.begin(claim, 1000), challenger)] if isinstance(move, PostLink) else []
+        return (
+            [defend(Game.begin(claim, 1000), challenger)]
+            if isinstance(move, PostUpdateProof)
+            else []
+        )
 
-    return _game("link", claim, (holder, challenger), refuse=True, others=of_the_right_update)
+    return _game(
+        "update_proof", claim, (holder, challenger), refuse=True, others=of_the_right_update
+    )
 
 
-def _early_link() -> Any:
+def _early_update_proof() -> Any:
     """Of a seat that ended its round after one segment."""
-    claim, holder, challenger = _at(SMALL, 2, 700, is_link=True, segment=0)
-    return _game("the link of a seat that ended early", claim, (holder, challenger), refuse=False)
+    claim, holder, challenger = _at(SMALL, 2, 700, is_update_proof=True, segment=0)
+    return _game(
+        "the update proof of a seat that ended early", claim, (holder, challenger), refuse=False
+    )
 
 
 def _fragments(name: str, overlap: int, node: int, **more: object) -> Any:
@@ -212,14 +221,16 @@ LAST = Job(SMALL).header.step_nodes - 1
 NODES = (*range(11), 15, LAST - 2, LAST - 1, LAST)  # every source and every operation
 FILES: dict[str, Callable[[], Any]] = {
     **{f"games/{number}.json": partial(_wrong_node, node) for number, node in enumerate(NODES)},
-    f"games/{len(NODES)}.json": _link,
+    f"games/{len(NODES)}.json": _update_proof,
     f"games/{len(NODES) + 1}.json": _right_holder,
     f"games/{len(NODES) + 2}.json": _large,
-    f"games/{len(NODES) + 3}.json": _early_link,
-    f"games/{len(NODES) + 4}.json": partial(_fragments, "the step that takes in", 4, 9),
+    f"games/{len(NODES) + 3}.json": _early_update_proof,
+    f"games/{len(NODES) + 4}.json": partial(_fragments, "the step that mixes in", 4, 9),
     f"games/{len(NODES) + 5}.json": partial(_fragments, "a step beside it", 3, 9),
     f"games/{len(NODES) + 6}.json": partial(_fragments, "a step of another segment", 1, 9),
-    f"games/{len(NODES) + 7}.json": partial(_fragments, "a fragment's link", 4, 2, is_link=True),
+    f"games/{len(NODES) + 7}.json": partial(
+        _fragments, "a fragment's link", 4, 2, is_update_proof=True
+    ),
     f"games/{len(NODES) + 8}.json": partial(_fragments, "round 0", 4, 9, round=0),
 }
 

@@ -18,8 +18,8 @@ from tests.support.manifests import make_terms
 from tests.unit.protocol.script import Script
 
 from atoll.protocol.merge_inputs import is_whole_enough
+from atoll.protocol.types import NO_ROUND, Phase
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_ROUND, Phase
 
 HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]
@@ -34,7 +34,7 @@ def case(number: int) -> Json:
     f = number % 2
     script = Script.ready(make_terms(rounds=ROUNDS + 1, f=f, min_providers=1))
     columns = [_round(script, number, round) for round in _rounds(script)]
-    names = ("done", "earned", "had", "merged", "missed", "pay")
+    names = ("done", "earned", "available", "merged", "missed", "pay")
     return {"f": f} | {name: [column[name] for column in columns] for name in names}
 
 
@@ -51,27 +51,27 @@ def _round(script: Script, number: int, round: int) -> Json:
     # Every third job is of seats that do the same, as who would stop it has them do.
     seats = [0] * SEATS if number % 3 == 0 else range(SEATS)
     done = {s: DONE[drawn[at] % len(DONE)] for s, at in enumerate(seats) if s in net.seated}
-    had = set(done) - ({drawn[8] % SEATS} if drawn[9] % 4 == 0 else set())
-    merged = sum(is_whole_enough(done[s], 8) for s in had)
+    available = set(done) - ({drawn[8] % SEATS} if drawn[9] % 4 == 0 else set())
+    merged = sum(is_whole_enough(done[s], 8) for s in available)
     merged = merged if merged > 2 * net.terms.f else 0
     script.train(done)
-    script.say(has=bitmap(had))
+    script.say(has=bitmap(available))
     net.wait(1)
     script.settle(merged=merged)
-    past = net.view.settled[-1]
-    earning = past.facts.revealed & ~past.unearned
+    settled_round = net.view.settled[-1]
+    earning = settled_round.record.revealed & ~settled_round.unearned
     return {
         "done": "0x" + bytes(done.get(s, ABSENT) for s in range(SEATS)).hex(),
         "earned": sum(m for s, m in done.items() if earning >> s & 1),
-        "had": bitmap(had),
+        "available": bitmap(available),
         "merged": merged,
         "missed": bitmap(missing(net.view) - before),
-        "pay": past.pay,
+        "pay": settled_round.pay,
     }
 
 
 def missing(view: JobView) -> set[int]:
-    """Seats whose miss is not cut."""
+    """Seats whose penalty is due."""
     return {h.index for h in view.providers.values() if h.missed != NO_ROUND}
 
 

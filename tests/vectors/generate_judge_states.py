@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 from eth_abi.abi import encode
-from tests.judge import link_nodes, state_nodes
+from tests.judge import state_nodes, update_proof_nodes
 from tests.judge.elements import raw
 from tests.unit.numerics.trace.jobs import JOBS, small
 
@@ -25,9 +25,9 @@ NODES_EACH: Final = 6
 ELEMENTS: Final = 60
 LIMIT: Final = (1 << 63) + 1
 """Of draws nearly half of whose words are rejected."""
-FAMILIES: Final = {0: "imports", 5: "states", 6: "links"}
-NODES: Final = {**state_nodes.NODES, **link_nodes.NODES}
-OPERATIONS: Final = {**state_nodes.OPERATIONS, **link_nodes.OPERATIONS}
+FAMILIES: Final = {0: "imports", 5: "states", 6: "update_proofs"}
+NODES: Final = {**state_nodes.NODES, **update_proof_nodes.NODES}
+OPERATIONS: Final = {**state_nodes.OPERATIONS, **update_proof_nodes.OPERATIONS}
 
 
 def described(op: int, number: int) -> tuple[str, bytes]:

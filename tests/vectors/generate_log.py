@@ -18,8 +18,8 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.protocol.rounds import apply_all
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import NO_ROUND
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_ROUND
 
 HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]
@@ -29,11 +29,11 @@ def played() -> Script:
     """Four rounds: one holder leaves and one comes, a seat does half, another does five eighths of
     a round that merges nothing, the last is audited.
     """
-    script = Script.ready(make_terms(rounds=4, seats=5), seats=4, places=4)
+    script = Script.ready(make_terms(rounds=4, seats=5), seats=4, slots=4)
     net = script.net
     script.honest_round()
     net.leave_seat(PROVIDERS[3])
-    net.sit(PROVIDERS[5], 4)
+    net.join(PROVIDERS[5], 4)
     script.train({1: 4})
     script.say()
     net.wait(1)
@@ -75,18 +75,18 @@ def view_of(view: JobView) -> Json:
 
 def settled_of(told: SettledRound) -> Json:
     return {
-        "auditSeed": plain(told.facts.audit_seed),
+        "auditSeed": plain(told.record.audit_seed),
         "bodies": {str(id): plain(body.to_bytes()) for id, body in told.bodies.items()},
         "digest": plain(told.digest),
         "drawn": told.drawn,
-        "duties": {str(place): list(seats) for place, seats in told.duties.items()},
+        "duties": {str(slot): list(seats) for slot, seats in told.duties.items()},
         "keys": {str(seat): plain(key) for seat, key in told.keys.items()},
         "pay": told.pay,
         "reveals": {str(s): plain(r.reveal.update_root) for s, r in told.reveals.items()},
         "segments": {str(s): r.segments for s, r in told.reveals.items()},
         "signers": told.signers,
         "state": plain(told.verdict.state),
-        "words": {str(place): has for place, has in told.words.items()},
+        "votes": {str(slot): has for slot, has in told.votes.items()},
     }
 
 

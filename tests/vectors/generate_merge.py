@@ -19,21 +19,21 @@ from tests.support.identities import cid, digest
 from tests.support.manifests import KINDS, whole_manifest
 from torch import Tensor
 
-from atoll.aggregation.round import merge
+from atoll.aggregation.merge_round import merge
 from atoll.numerics.codec.dither import MOMENT_SECTION, DitherKey
+from atoll.numerics.codec.factored import encode_factored
 from atoll.numerics.codec.registry import seat_codec
-from atoll.numerics.codec.sums import encode_sums
-from atoll.numerics.layout import Shapes, moment_layout, trained_shapes
 from atoll.numerics.sections import joined
 from atoll.numerics.state import GlobalState
+from atoll.numerics.state_layout import Shapes, moment_layout, trained_shapes
 from atoll.protocol.codecs import CODECS
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import (
     Manifest,
 )
-from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.merge_inputs import MergeRecord
 from atoll.protocol.rules import RULES
-from atoll.protocol.words import Bitmap, SeatIndex
+from atoll.protocol.types import Bitmap, SeatIndex
 
 HERE = Path(__file__).parent
 Json: TypeAlias = Any
@@ -97,7 +97,7 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
         "robust": {"rule": rule, "f": f, "kappa": "1.5"},
         "inner": CONSTANT | INNERS[given.get("inner", "sgd")],
         "model": SMALL,
-        "terms": {"seats": SEATS, "places": 8, "min_verifiers": 2, "program": bytes(32)},
+        "terms": {"seats": SEATS, "slots": 8, "min_verifiers": 2, "program": bytes(32)},
     }
     if not given.get("whole"):
         changes |= {"lora": ADAPTERS, "init": FROZEN}
@@ -153,7 +153,7 @@ def updates_of(
             updates[seat].append(codec.encode(m, model.moment_exponents))
         if shared.v:
             v = tensors_of(f"v {model.round}", shared.v, step, seat, 1)
-            updates[seat].append(encode_sums({name: x * x for name, x in v.items()}))
+            updates[seat].append(encode_factored({name: x * x for name, x in v.items()}))
     return updates
 
 
@@ -204,34 +204,34 @@ def merged_round(
         last = updates[given["broken"]]
         last[-1] = last[-1][:-1]
     everyone = Bitmap((1 << SEATS) - 1)
-    words = [Bitmap(everyone & ~lacks) for lacks in given.get("lack", (0, 0))]
+    votes = [Bitmap(everyone & ~lacks) for lacks in given.get("lack", (0, 0))]
     done = {SeatIndex(seat): given.get("done", {}).get(seat, manifest.segments) for seat in updates}
-    facts = MergeFacts(
+    record = MergeRecord(
         everyone,
         COMMITTEE,
-        words,
+        votes,
         done,
-        fallen=Bitmap(given.get("fallen", 0)),
+        slashed=Bitmap(given.get("slashed", 0)),
         accused=Bitmap(given.get("accused", 0)),
     )
     whole = {seat: joined(sections) for seat, sections in updates.items()}
-    merged = merge(model, whole, facts=facts, data_seed=DATA_SEED, manifest=manifest)
+    merged = merge(model, whole, record=record, data_seed=DATA_SEED, manifest=manifest)
     inputs = merged.inputs
     told = {
         "digest": hexed(merged.global_state.digest()),
-        "facts": {
-            "accused": hex(facts.accused),
-            "committee": facts.committee,
-            "fallen": hex(facts.fallen),
+        "record": {
+            "accused": hex(record.accused),
+            "committee": record.committee,
+            "slashed": hex(record.slashed),
             "segments": [done[seat] for seat in sorted(done)],
-            "words": [hex(word) for word in words],
+            "votes": [hex(vote) for vote in votes],
         },
         "fPrime": inputs.f_prime,
         "excluded": list(inputs.excluded),
         "merged": list(inputs.merged),
         "named": [f"{found.check} {found.seat}" for found in inputs.named],
-        "openingRoot": hexed(merged.global_state.moments.opening_root),
-        "setAside": list(inputs.set_aside),
+        "initialRoot": hexed(merged.global_state.moments.initial_root),
+        "momentumExcluded": list(inputs.momentum_excluded),
         "updates": [[hexed(part) for part in updates[seat]] for seat in sorted(updates)],
     }
     return told, merged.global_state
@@ -267,7 +267,7 @@ def merge_cases() -> Json:
             merge_case("a fragment", of("grid8", "median", "nesterov", fragments=2), 5),
             merge_case("a flip is excluded", default, odd={3: -2}),
             merge_case("two that stand out", of("grid8", "median", "sgd", f=2), odd={3: -2, 5: 9}),
-            merge_case("who fell is not scored", default, fallen=0b1000, odd={3: 9}),
+            merge_case("who was slashed is not scored", default, slashed=0b1000, odd={3: 9}),
             merge_case("one is accused", default, accused=0b10000),
             merge_case("accused go before named", default, accused=0b10000, odd={3: 9}),
             merge_case("two of three lack one", default, lack=(0b100, 0b100, 0)),
@@ -275,13 +275,13 @@ def merge_cases() -> Json:
             merge_case("six of eight segments are merged", default, done={5: 6}),
             merge_case("five of eight are not", default, done={5: 5}),
             merge_case("one is not canonical", default, broken=2),
-            merge_case("three are enough for f = 1", default, fallen=0b1111000),
-            merge_case("two are too few", default, fallen=0b1111100),
+            merge_case("three are enough for f = 1", default, slashed=0b1111000),
+            merge_case("two are too few", default, slashed=0b1111100),
             merge_case(
                 "too few, and moments stay",
                 of("grid8", "median", "sgd", **adamw),
                 number=0,
-                fallen=0b1111110,
+                slashed=0b1111110,
             ),
             merge_case("moments that stand out", of("grid8", "median", "sgd", **adamw), loud=4),
             merge_case(

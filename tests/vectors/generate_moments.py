@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atoll.numerics.codec.grid import NonFiniteDeltaError
-from atoll.numerics.codec.sums import encode_sums, exact_sum
+from atoll.numerics.codec.factored import encode_factored, exact_sum
+from atoll.numerics.codec.grid_rounding import NonFiniteDeltaError
 from atoll.numerics.moments import COLD, Moments
 from atoll.numerics.sections import joined
 from atoll.numerics.state import GlobalState
@@ -42,11 +42,11 @@ def bits(x: Tensor) -> Json:
     }
 
 
-def sums_case(name: str, **v: Json) -> Json:
+def factored_case(name: str, **v: Json) -> Json:
     """Second moments, and the section of their sums; null where there is none."""
     tensors = {key: tensor(values) for key, values in v.items()}
     try:
-        section = "0x" + encode_sums(tensors).hex()
+        section = "0x" + encode_factored(tensors).hex()
     except NonFiniteDeltaError:
         section = None
     return {"name": name, "second": {n: bits(t) for n, t in tensors.items()}, "section": section}
@@ -54,25 +54,27 @@ def sums_case(name: str, **v: Json) -> Json:
 
 def sums() -> list[Json]:
     return [
-        sums_case(
+        factored_case(
             "a matrix and a vector", w=[[0.5, 0.3, 0.001], [1e-7, 2e-10, 0.0]], x=[0.25, 0.0]
         ),
-        sums_case("ratios that the grid has no room for", w=[[1.0, 2.0**-39, 2.0**-40, 2.0**-41]]),
-        sums_case("halves go to the even", w=[[1.0, 1.5 * 2.0**-39], [2.5 * 2.0**-39, 0.0]]),
-        sums_case("the finest grid", w=[[UNIT, 1.5 * UNIT], [0.5 * UNIT, 2.0**-81]]),
-        sums_case("subnormal numbers", w=[[TINY, 2.0**-127]], x=[TINY]),
-        sums_case("nothing", w=[[0.0, 0.0]], x=[0.0]),
-        sums_case(
+        factored_case(
+            "ratios that the grid has no room for", w=[[1.0, 2.0**-39, 2.0**-40, 2.0**-41]]
+        ),
+        factored_case("halves go to the even", w=[[1.0, 1.5 * 2.0**-39], [2.5 * 2.0**-39, 0.0]]),
+        factored_case("the finest grid", w=[[UNIT, 1.5 * UNIT], [0.5 * UNIT, 2.0**-81]]),
+        factored_case("subnormal numbers", w=[[TINY, 2.0**-127]], x=[TINY]),
+        factored_case("nothing", w=[[0.0, 0.0]], x=[0.0]),
+        factored_case(
             "one rounding to binary64, one to fp32", w=[[1 + 2.0**-23] * 33, [2.0**-39] * 33]
         ),
-        sums_case("a sum that overflows", w=[[HUGE, HUGE]]),
-        sums_case("a sum that nearly does", w=[[HUGE / 2, HUGE / 2]]),
-        sums_case("not finite", x=[float("inf")]),
-        sums_case("not a number", w=[[float("nan"), 1.0]]),
+        factored_case("a sum that overflows", w=[[HUGE, HUGE]]),
+        factored_case("a sum that nearly does", w=[[HUGE / 2, HUGE / 2]]),
+        factored_case("not finite", x=[float("inf")]),
+        factored_case("not a number", w=[[float("nan"), 1.0]]),
     ]
 
 
-def opening_case(name: str, m: Json, exponent: int, **given: Json) -> Json:
+def initial_case(name: str, m: Json, exponent: int, **given: Json) -> Json:
     """The m and v that a round opens with, of one parameter; `m` in floats is of fp32 updates."""
     is_fp32 = exponent == -40
     n = torch.tensor(m, dtype=torch.float32 if is_fp32 else torch.int8)
@@ -94,20 +96,20 @@ def opening_case(name: str, m: Json, exponent: int, **given: Json) -> Json:
 def openings() -> list[Json]:
     two, odd = [[3, -1], [127, -127]], [[0.5, -0.0], [1e-30, -3e-39]]
     return [
-        opening_case("a matrix", two, -20, rows=[0.75, 0.25], columns=[0.5, 0.5]),
-        opening_case("floor: the sums are small", two, -4, rows=[1e-9, 2e-9], columns=[1e-9, 2e-9]),
-        opening_case("floor: the total is 0", two, -8, rows=[0.0, 0.0], columns=[1.0, 1.0]),
-        opening_case("the total is 0, the rows are not", two, -8, rows=[UNIT / 2, UNIT / 4],
+        initial_case("a matrix", two, -20, rows=[0.75, 0.25], columns=[0.5, 0.5]),
+        initial_case("floor: the sums are small", two, -4, rows=[1e-9, 2e-9], columns=[1e-9, 2e-9]),
+        initial_case("floor: the total is 0", two, -8, rows=[0.0, 0.0], columns=[1.0, 1.0]),
+        initial_case("the total is 0, the rows are not", two, -8, rows=[UNIT / 2, UNIT / 4],
                      columns=[HUGE, 1.0]),
-        opening_case("the total is infinite", two, -8, rows=[HUGE, HUGE], columns=[1.0, HUGE]),
-        opening_case("a quotient that overflows", two, -8, rows=[1.4 * UNIT, 0.0],
+        initial_case("the total is infinite", two, -8, rows=[HUGE, HUGE], columns=[1.0, HUGE]),
+        initial_case("a quotient that overflows", two, -8, rows=[1.4 * UNIT, 0.0],
                      columns=[HUGE, 1.0]),
-        opening_case("huge ratios", two, -60, rows=[HUGE, TINY], columns=[TINY, 1.0]),
-        opening_case("a quotient that is subnormal", two, -60, rows=[2.0**-70, 1.0],
+        initial_case("huge ratios", two, -60, rows=[HUGE, TINY], columns=[TINY, 1.0]),
+        initial_case("a quotient that is subnormal", two, -60, rows=[2.0**-70, 1.0],
                      columns=[2.0**-70, 1.5 * 2.0**-75]),
-        opening_case("fp32", odd, -40, rows=[0.75, 0.25], columns=[TINY, 1e-20]),
-        opening_case("a vector", [3, -1, 0], -6, whole=[0.5, 1e-9, TINY]),
-        opening_case("a vector of fp32", [0.5, 1e-20, 1e-25], -40, whole=[0.0, 0.0, 0.0]),
+        initial_case("fp32", odd, -40, rows=[0.75, 0.25], columns=[TINY, 1e-20]),
+        initial_case("a vector", [3, -1, 0], -6, whole=[0.5, 1e-9, TINY]),
+        initial_case("a vector of fp32", [0.5, 1e-20, 1e-25], -40, whole=[0.0, 0.0, 0.0]),
     ]  # fmt: skip
 
 
@@ -123,7 +125,7 @@ def state_case(name: str, moments: Moments, of_moments: Mapping[str, int]) -> Js
         "bytes": "0x" + data.hex(),
         "digest": "0x" + state.digest().hex(),
         "roots": dict(
-            zip(("params", "outer", "exponents", "moments", "opening"), roots, strict=True)
+            zip(("params", "outer", "exponents", "moments", "initial_state"), roots, strict=True)
         ),
     }
 

@@ -24,7 +24,7 @@ from atoll.errors import ManifestError
 from atoll.protocol import manifest as m
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.terms import check_terms
-from atoll.protocol.words import Digest, Terms
+from atoll.protocol.types import Digest, Terms
 
 HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]
@@ -134,8 +134,8 @@ def held_by_the_contract() -> Iterator[tuple[str, int, bool]]:
 def columns(cases: Iterator[tuple[str, int, bool]]) -> Json:
     """Values taken in place of the base's, and those refused; `index` counts as `Types.sol`."""
     found: Json = {name: {"index": [], "value": []} for name in ("refused", "taken")}
-    for name, value, is_fine in cases:
-        place = found["taken" if is_fine else "refused"]
+    for name, value, is_valid in cases:
+        place = found["taken" if is_valid else "refused"]
         place["index"].append(NAMES.index(name))
         place["value"].append(str(value))
     return found

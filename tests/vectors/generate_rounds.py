@@ -27,11 +27,11 @@ from atoll.protocol import (
     draws,
     game_records,
     hashing,
-    misses,
+    missed_duties,
     pay,
 )
-from atoll.protocol.leaves import (
-    Leaves,
+from atoll.protocol.checkpoint_commitments import (
+    CheckpointCommitments,
     StateRoots,
     StepWork,
     float_bytes,
@@ -41,21 +41,21 @@ from atoll.protocol.leaves import (
     work_tag,
 )
 from atoll.protocol.manifest import RobustSpec
-from atoll.protocol.merge_inputs import MergeFacts, MergeTerms, merge_inputs
-from atoll.protocol.words import (
+from atoll.protocol.merge_inputs import MergeRecord, MergeTerms, merge_inputs
+from atoll.protocol.types import (
     Address,
     Bitmap,
     Domain,
-    Facts,
     HolderId,
     JobId,
-    Miss,
-    PlaceIndex,
+    MissedDuty,
     Reveal,
     Role,
+    RoundId,
     RoundIndex,
+    RoundRecord,
     SeatIndex,
-    Slot,
+    SlotIndex,
     Verdict,
     to_bitmap,
 )
@@ -115,12 +115,12 @@ def case(name: str, gram: Gram | None, **given: Json) -> Json:
     segments: list[int | None] = given.get("segments", [SEGMENTS] * n)
     done = {SeatIndex(s): count for s, count in enumerate(segments) if count is not None}
     moments = given.get("moments")
-    facts = MergeFacts(
+    record = MergeRecord(
         revealed=to_bitmap(done),
         committee=given.get("committee", 3),
-        words=[Bitmap(word) for word in given.get("words", [everyone] * 3)],
+        votes=[Bitmap(vote) for vote in given.get("votes", [everyone] * 3)],
         segments=done,
-        fallen=Bitmap(given.get("fallen", 0)),
+        slashed=Bitmap(given.get("slashed", 0)),
         accused=Bitmap(given.get("accused", 0)),
     )
     rule, f, kappa = (
@@ -129,24 +129,24 @@ def case(name: str, gram: Gram | None, **given: Json) -> Json:
     )
     terms = MergeTerms(SEGMENTS, RobustSpec(rule=rule, f=f, kappa=kappa))
     grams = [each for each in (gram, moments) if each is not None]
-    found = merge_inputs(facts, [SeatIndex(s) for s in decoded], grams, terms)
+    found = merge_inputs(record, [SeatIndex(s) for s in decoded], grams, terms)
     return {
         "decoded": decoded,
-        "facts": {
-            "accused": hex(facts.accused),
-            "committee": facts.committee,
-            "fallen": hex(facts.fallen),
+        "record": {
+            "accused": hex(record.accused),
+            "committee": record.committee,
+            "slashed": hex(record.slashed),
             "segments": segments,
-            "words": [hex(word) for word in facts.words],
+            "votes": [hex(vote) for vote in record.votes],
         },
         "gram": rows_of(gram),
         "inputs": {
-            "available": list(found.available),
+            "mergeable": list(found.mergeable),
             "fPrime": found.f_prime,
             "excluded": list(found.excluded),
             "merged": list(found.merged),
             "named": [{"check": x.check, "seat": x.seat} for x in found.named],
-            "setAside": list(found.set_aside),
+            "momentumExcluded": list(found.momentum_excluded),
         },
         "moments": rows_of(moments),
         "name": name,
@@ -217,43 +217,45 @@ def order_cases() -> list[Json]:
 
 
 def moment_cases() -> list[Json]:
-    """Whose first moments are set aside, of those whose update is merged."""
+    """Whose first moments are excluded, of those whose update is merged."""
     two = against_all(against_all(alike(9), 4, 70), 6, 60)
     return [
-        case("set aside: at 7/8, 84 of 96, nobody", alike(7, 200, 96),
+        case("momentum excluded: at 7/8, 84 of 96, nobody", alike(7, 200, 96),
              moments=against_all(alike(7, 200, 96), 5, 84)),
-        case("set aside: below it", alike(7, 200, 96),
+        case("momentum excluded: below it", alike(7, 200, 96),
              moments=against_all(alike(7, 200, 96), 5, 83)),
-        case("set aside: the least first, within f", alike(9), moments=two, f=1),
-        case("set aside: two of them", alike(9), moments=two),
-        case("set aside: no more than the rule can spare", alike(6), moments=against_all(
+        case("momentum excluded: the least first, within f", alike(9), moments=two, f=1),
+        case("momentum excluded: two of them", alike(9), moments=two),
+        case("momentum excluded: no more than the rule can spare", alike(6), moments=against_all(
              against_all(alike(6), 4, 70), 2, 60)),
-        case("set aside: nobody where there is no room", alike(5),
+        case("momentum excluded: nobody where there is no room", alike(5),
              moments=against_all(alike(5), 2, 0)),
-        case("set aside: who is excluded takes the room", silent(alike(6), 1),
+        case("momentum excluded: who is excluded takes the room", silent(alike(6), 1),
              moments=against_all(alike(6), 2, 60)),
-        case("set aside: who is excluded shifts no median", silent(alike(8), 1, 3),
+        case("momentum excluded: who is excluded shifts no median", silent(alike(8), 1, 3),
              moments=changed(alike(8), (5, 0, 80), (5, 2, 80), (5, 1, 0), (5, 3, 0))),
-        case("set aside: not per segment", alike(8), segments=[8] * 5 + [6] + [8] * 2,
+        case("momentum excluded: not per segment", alike(8), segments=[8] * 5 + [6] + [8] * 2,
              moments=against_all(alike(8), 5, 80)),
-        case("set aside: nobody where the median is 0", alike(5), moments=axes(*[10] * 5), f=1),
-        case("set aside: ties by seat", alike(7), moments=silent(alike(7), 2, 4), f=1, kappa="9"),
+        case("momentum excluded: nobody where the median is 0", alike(5),
+             moments=axes(*[10] * 5), f=1),
+        case("momentum excluded: ties by seat", alike(7),
+             moments=silent(alike(7), 2, 4), f=1, kappa="9"),
     ]  # fmt: skip
 
 
-def fact_cases() -> list[Json]:
+def entry_cases() -> list[Json]:
     """What the chain says, and which updates are there."""
     gram = silent(alike(7), 1, 3)
     return [
-        case("fallen: neither scored nor merged", gram, fallen=0b10),
+        case("slashed: neither scored nor merged", gram, slashed=0b10),
         case("five of eight segments: paid, not merged", gram, segments=[8, 5, *[8] * 5]),
         case("six of eight segments: merged", alike(7), segments=[8, 6, *[8] * 5]),
         case("not revealed", gram, segments=[8, None, *[8] * 5]),
         case("an update that does not decode", alike(6), seats=7, decoded=[0, 1, 2, 4, 5, 6]),
-        case("two of four have it", alike(7), committee=4, words=[0x7F, 0x7F, 0x7D, 0x7D]),
-        case("two of three have it", alike(7), committee=3, words=[0x7F, 0x7F, 0x7D]),
-        case("the silent have nothing", alike(7), committee=4, words=[0x7F, 0x7F]),
-        case("a word about who did not reveal", alike(6), words=[0x7F, 0x7F, 0x7F]),
+        case("two of four have it", alike(7), committee=4, votes=[0x7F, 0x7F, 0x7D, 0x7D]),
+        case("two of three have it", alike(7), committee=3, votes=[0x7F, 0x7F, 0x7D]),
+        case("the silent have nothing", alike(7), committee=4, votes=[0x7F, 0x7F]),
+        case("a vote about who did not reveal", alike(6), votes=[0x7F, 0x7F, 0x7F]),
         case("fewer than the minimum", silent(alike(4), 2)),
         case("fp32: no Gram matrix", None, seats=5, rule="mean", f=0),
         case("nobody revealed", []),
@@ -261,23 +263,23 @@ def fact_cases() -> list[Json]:
 
 
 def merge_input_cases() -> Json:
-    return {"cases": [*threshold_cases(), *order_cases(), *moment_cases(), *fact_cases()]}
+    return {"cases": [*threshold_cases(), *order_cases(), *moment_cases(), *entry_cases()]}
 
 
 # --- rounds.json ---
 
 CHAIN_ID = 31337
 DOMAIN = Domain(CHAIN_ID, address("rounds"))
-SLOT = Slot(DOMAIN, JobId(7), RoundIndex(3))
+ROUND_ID = RoundId(DOMAIN, JobId(7), RoundIndex(3))
 ACCOUNT, MEMBER = address("provider"), address("verifier")
 SEED, AUDIT_SEED, MODEL = digest("data seed"), digest("audit seed"), digest("model")
 KEY = digest("key")
-WORDS = [digest(f"x {j}") for j in range(3)]
+TAGS = [digest(f"x {j}") for j in range(3)]
 STATES = [digest(f"state {j}") for j in range(3)]
 VERDICT = Verdict(Bitmap(0b100), 5, digest("next model"), cid("next model"), bytes(range(8)))
-TERMS = make_terms(program=digest("program"), rounds=5, seats=7, f=2, places=40)
+TERMS = make_terms(program=digest("program"), rounds=5, seats=7, f=2, slots=40)
 SECRETS = [digest(f"secret {i}") for i in range(4)]
-"""Of the committee: every one's account is `committee`'s in the same place."""
+"""Of the committee: every one's account is `committee`'s at the same position."""
 
 
 def text(data: bytes) -> str:
@@ -298,7 +300,7 @@ def camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in tail)
 
 
-def record(item: Any, *bitmaps: str) -> Json:
+def struct(item: Any, *bitmaps: str) -> Json:
     """A dataclass with Solidity's names; its bitmaps as hex numbers."""
     values = {field.name: getattr(item, field.name) for field in fields(item)}
     return {
@@ -309,7 +311,7 @@ def record(item: Any, *bitmaps: str) -> Json:
 
 def key_case() -> Json:
     """The key of a round, from a signature that anybody with the secret makes again."""
-    message = key_message(SLOT, SEED, SeatIndex(5))
+    message = key_message(ROUND_ID, SEED, SeatIndex(5))
     signature = PrivateKey(SECRETS[0]).sign_recoverable(message, hasher=None)
     return {
         "key": text(key_of(signature)),
@@ -321,35 +323,39 @@ def key_case() -> Json:
 
 
 def commit_case() -> Json:
-    leaves = Leaves.of(STATES, WORDS, KEY)
+    checkpoint_commitments = CheckpointCommitments.of(STATES, TAGS, KEY)
     reveal = Reveal(
-        digest("update root"), key_hash(KEY), digest("salt"), leaves.to_bytes(), cid("update")
+        digest("update root"),
+        key_hash(KEY),
+        digest("salt"),
+        checkpoint_commitments.to_bytes(),
+        cid("update"),
     )
-    commitment = hashing.commitment(SLOT, SEED, SeatIndex(5), ACCOUNT, (reveal, MODEL))
+    commitment = hashing.commitment(ROUND_ID, SEED, SeatIndex(5), ACCOUNT, (reveal, MODEL))
     other = digest("another commitment")
     first = hashing.accumulate_reveal(SEED, SeatIndex(5), commitment)
     return {
         "account": ACCOUNT,
         "accumulators": [text(first), text(hashing.accumulate_reveal(first, SeatIndex(2), other))],
         "commitment": text(commitment),
-        "fine": text(audit_reports.fine_word(MEMBER, WORDS)),
+        "valid": text(audit_reports.valid_digest(MEMBER, TAGS)),
         "key": text(KEY),
         "member": MEMBER,
         "model": text(MODEL),
         "other": text(other),
-        "reveal": record(reveal),
+        "reveal": struct(reveal),
         "seat": 5,
         "seed": text(SEED),
-        "words": [text(word) for word in WORDS],
+        "workTags": [text(tag) for tag in TAGS],
     }
 
 
 def seed_cases() -> Json:
     block = digest("block")
-    data_seed = hashing.data_seed(SLOT, digest("reveals"), block)
-    audit_seed = hashing.audit_seed(SLOT, digest("reveals"), block)
+    data_seed = hashing.data_seed(ROUND_ID, digest("reveals"), block)
+    audit_seed = hashing.audit_seed(ROUND_ID, digest("reveals"), block)
     second = committee_draws.next_committee(audit_seed, 1)
-    said = [(PlaceIndex(2), Bitmap(0b1011)), (PlaceIndex(31), Bitmap(1 << 255))]
+    said = [(SlotIndex(2), Bitmap(0b1011)), (SlotIndex(31), Bitmap(1 << 255))]
     return {
         "auditSeed": text(audit_seed),
         "blockHash": text(block),
@@ -360,11 +366,11 @@ def seed_cases() -> Json:
             text(committee_draws.next_committee(second, 2)),
         ],
         "reveals": text(digest("reveals")),
-        "words": [
+        "votes": [
             {
-                "accumulator": text(hashing.accumulate_words(data_seed, said[:count])),
+                "accumulator": text(hashing.accumulate_votes(data_seed, said[:count])),
                 "has": hex(said[count - 1][1]) if count else hex(0),
-                "place": said[count - 1][0] if count else 0,
+                "slot": said[count - 1][0] if count else 0,
             }
             for count in range(3)
         ],
@@ -373,7 +379,7 @@ def seed_cases() -> Json:
 
 def certificate_case() -> Json:
     """Members 0, 1 and 3 of four sign."""
-    found = hashing.certificate_hash(SLOT, SEED, digest("words"), VERDICT)
+    found = hashing.certificate_hash(ROUND_ID, SEED, digest("votes"), VERDICT)
     signed: dict[Address, bytes] = {}
     committee: list[Address] = []
     for i, secret in enumerate(SECRETS):
@@ -390,14 +396,14 @@ def certificate_case() -> Json:
         "digest": text(found),
         "seed": text(SEED),
         "signers": 0b1011,
-        "verdict": record(VERDICT, "excluded"),
-        "words": text(digest("words")),
+        "verdict": struct(VERDICT, "excluded"),
+        "votes": text(digest("votes")),
     }
 
 
 def bls_case() -> Json:
     """Of the same committee, under a registry; signatures as gateways serve them."""
-    found = hashing.certificate_hash(SLOT, SEED, digest("words"), VERDICT)
+    found = hashing.certificate_hash(ROUND_ID, SEED, digest("votes"), VERDICT)
     registry, members, keys = address("registry"), [], {}
     signed: dict[Address, bytes] = {}
     for i, secret in enumerate(SECRETS):
@@ -434,21 +440,21 @@ def bls_case() -> Json:
     }
 
 
-def facts_case() -> Json:
+def record_case() -> Json:
     names = ("revealed", "available", "excluded", "ready", "committee")
     maps = (0b1111, 0b1101, 0b100, 0b11011, 0b11011)
-    digests = (digest(name) for name in ("seed", "audit", "reveals", "words", "model"))
-    facts = Facts(*digests, *map(Bitmap, maps))
-    return record(facts, *names) | {"hash": text(hashing.facts_hash(facts))}
+    digests = (digest(name) for name in ("seed", "audit", "reveals", "votes", "model"))
+    record = RoundRecord(*digests, *map(Bitmap, maps))
+    return struct(record, *names) | {"hash": text(hashing.record_hash(record))}
 
 
 def audit_report_case() -> Json:
     duties = (
-        audit_reports.Duty.fine(SeatIndex(5), MEMBER, WORDS),
+        audit_reports.Duty.valid(SeatIndex(5), MEMBER, TAGS),
         audit_reports.Duty(SeatIndex(200), 3, digest("own")),
     )
     body, salt, id = audit_reports.Body(duties), digest("audit report's salt"), HolderId(9)
-    sealed = audit_reports.audit_report_hash(SLOT, AUDIT_SEED, (id, MEMBER), body.hash, salt)
+    sealed = audit_reports.audit_report_hash(ROUND_ID, AUDIT_SEED, (id, MEMBER), body.hash, salt)
     return {
         "account": MEMBER,
         "auditSeed": text(AUDIT_SEED),
@@ -461,23 +467,23 @@ def audit_report_case() -> Json:
 
 
 def name_cases() -> list[Json]:
-    """Locks, sets, places and faults."""
-    members = Slot(Domain(CHAIN_ID, address("members")), SLOT.job, SLOT.round)
+    """Locks, sets, pay positions and faults."""
+    members = RoundId(Domain(CHAIN_ID, address("members")), ROUND_ID.job, ROUND_ID.round)
     return [
         {
             "fault": text(hashing.fault_id(members, role, id, kind, seat)),
             "id": id,
             "kind": int(kind),
-            "lock": text(hashing.bond_lock(SLOT.job, role, id)),
-            "place": text(game_records.pay_place(SLOT.job, role, id, SLOT.round)),
+            "lock": text(hashing.bond_lock(ROUND_ID.job, role, id)),
+            "slot": text(game_records.pay_position(ROUND_ID.job, role, id, ROUND_ID.round)),
             "role": int(role),
             "seat": seat,
-            "set": text(game_records.bond_set(SLOT.job, role, id)),
+            "set": text(game_records.bond_set(ROUND_ID.job, role, id)),
         }
         for role, id, kind, seat in (
-            (Role.PROVIDER, HolderId(1), Miss.SEAT, SeatIndex(0)),
-            (Role.VERIFIER, HolderId(2**32 - 1), Miss.EQUIVOCATED, SeatIndex(0)),
-            (Role.VERIFIER, HolderId(7), Miss.DROPPED, SeatIndex(255)),
+            (Role.PROVIDER, HolderId(1), MissedDuty.SEAT, SeatIndex(0)),
+            (Role.VERIFIER, HolderId(2**32 - 1), MissedDuty.EQUIVOCATED, SeatIndex(0)),
+            (Role.VERIFIER, HolderId(7), MissedDuty.DROPPED, SeatIndex(255)),
         )
     ]
 
@@ -520,15 +526,17 @@ def draw_cases() -> list[Json]:
 
 
 def money_case() -> Json:
-    """Terms, their hash and budget, cuts by level."""
+    """Terms, their hash and budget, penalties by level."""
     bond = TERMS.provider_bond
     return {
         "absoluteEnd": clocks.absolute_end(TERMS, 500),
         "budget": str(pay.budget(TERMS)),
-        "cuts": [str(misses.cut(bond, 100, level)) for level in (0, 1, 2, 3, 4, 40)],
+        "penalties": [
+            str(missed_duties.penalty(bond, 100, level)) for level in (0, 1, 2, 3, 4, 40)
+        ],
         "lastMoment": clocks.last_moment(TERMS),
         "longestGame": 500,
-        "missCutBps": 100,
+        "penaltyBps": 100,
         "segmentPay": str(TERMS.segment_pay),
         "terms": [plain(value) for value in astuple(TERMS)],
         "termsHash": text(hashing.terms_hash(TERMS)),
@@ -542,17 +550,17 @@ def round_cases() -> Json:
         "certificate": certificate_case(),
         "commit": commit_case(),
         "draws": draw_cases(),
-        "facts": facts_case(),
+        "record": record_case(),
         "key": key_case(),
         "money": money_case(),
         "names": name_cases(),
         "seeds": seed_cases(),
-        "slot": {
+        "roundId": {
             "chainId": CHAIN_ID,
-            "hash": text(hashing.slot_hash(SLOT)),
-            "jobId": SLOT.job,
+            "hash": text(hashing.round_id_hash(ROUND_ID)),
+            "jobId": ROUND_ID.job,
             "members": address("members"),
-            "round": SLOT.round,
+            "round": ROUND_ID.round,
             "rounds": DOMAIN.rounds,
         },
     }
@@ -611,7 +619,7 @@ def work(steps: Sequence[StepWork]) -> Json:
     return {
         "losses": [[text(float_bytes(">f", x)) for x in step.losses] for step in steps],
         "norms": [text(float_bytes(">d", step.norm)) for step in steps],
-        "word": text(work_tag(steps)),
+        "workTag": text(work_tag(steps)),
     }
 
 

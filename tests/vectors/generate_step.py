@@ -20,9 +20,9 @@ from tests.support.identities import cid
 from tests.support.manifests import Changes, data_over, make_manifest, whole_manifest
 from torch import Tensor
 
-from atoll.numerics.base import Base, freeze
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.held_out import held_out_loss, window_starts
+from atoll.numerics.frozen_base import Base, freeze
+from atoll.numerics.held_out_loss import held_out_loss, window_starts
 from atoll.numerics.init import initial_global_state, initial_params, write_params
 from atoll.numerics.kernels import elementary
 from atoll.numerics.kernels.engine import make_engine
@@ -30,22 +30,22 @@ from atoll.numerics.kernels.exact import ExactOps
 from atoll.numerics.kernels.grid import exact_sum, quantise, quantise_split
 from atoll.numerics.kernels.interface import AdamFactors
 from atoll.numerics.kernels.philox import Mask
-from atoll.numerics.layout import param_shapes, seat_layout
-from atoll.numerics.link import close_round
 from atoll.numerics.ops import operations
 from atoll.numerics.pieces import root_of_update
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.segment import Course, run_segment
 from atoll.numerics.state import SeatState
+from atoll.numerics.state_layout import param_shapes, seat_layout
 from atoll.numerics.step import inner_step, state_roots
 from atoll.numerics.tensors import tree_root
 from atoll.numerics.tokens import Tokens
+from atoll.numerics.update_proof import close_round
+from atoll.protocol.checkpoint_commitments import float_bytes
 from atoll.protocol.draws import batch_offsets
 from atoll.protocol.families import LAYER_KINDS
-from atoll.protocol.held_out import mean_loss
-from atoll.protocol.leaves import float_bytes
+from atoll.protocol.losses import mean_loss
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Digest, SeatIndex
+from atoll.protocol.types import Digest, SeatIndex
 
 HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]
@@ -77,7 +77,7 @@ def named(tensors: Mapping[str, Tensor]) -> list[Json]:
 
 
 def case(
-    run: Callable[..., Tensor | tuple[Tensor, ...]], inputs: Mapping[str, Tensor], **facts: Any
+    run: Callable[..., Tensor | tuple[Tensor, ...]], inputs: Mapping[str, Tensor], **record: Any
 ) -> Json:
     """Inputs, results, the gradients of the results, and those of the inputs that follow."""
     leaves = [x.clone().requires_grad_() for x in inputs.values()]
@@ -85,7 +85,7 @@ def case(
     results = results if isinstance(results, tuple) else (results,)
     back = [numbers(f"gradient {i}", *y.shape) for i, y in enumerate(results)]
     found = torch.autograd.grad(results, leaves, back)
-    return facts | {
+    return record | {
         "inputs": named(inputs),
         "results": [bits(y) for y in results],
         "gradientsOfResults": [bits(g) for g in back],
@@ -317,10 +317,10 @@ def training(changes: Changes) -> Json:
         round=0,
         model=model,
     )
-    opening = SeatState.opening(model, seat_layout(manifest))
-    step = inner_step(opening, course.input(0), course.recipe)
-    done = run_segment(opening, 0, course)
-    update, carried = close_round(manifest, model, done.state, DitherKey(DATA_SEED, SEAT))
+    initial_state = SeatState.initial(model, seat_layout(manifest))
+    step = inner_step(initial_state, course.input(0), course.recipe)
+    done = run_segment(initial_state, 0, course)
+    update, carried_state = close_round(manifest, model, done.state, DitherKey(DATA_SEED, SEAT))
     schedule = course.recipe.schedule
     return given | {
         "manifest": manifest.to_bytes().hex(),
@@ -342,7 +342,7 @@ def training(changes: Changes) -> Json:
         "segment": {"stateDigest": done.digest.hex(), "workTag": done.work_tag.hex()},
         "update": update.hex(),
         "updateRoot": root_of_update(update).hex(),
-        "carriedRoot": state_roots(carried).optimiser_root.hex(),
+        "carriedStateRoot": state_roots(carried_state).optimiser_root.hex(),
     }
 
 

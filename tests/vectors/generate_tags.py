@@ -1,8 +1,8 @@
-"""Writes the list of the tags that journals know facts and commands by, and workers their work:
+"""Writes the list of the tags that journals know entries and commands by, and workers their work:
 `python tests/vectors/generate_tags.py`.
 
 Rule of this file: the list only grows. A tag that no class has any more goes to `retired`, so that
-no other one ever takes it; a fact whose fields differ from what its tag stands for is refused.
+no other one ever takes it; an entry whose fields differ from what its tag stands for is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 import atoll.service
 import atoll_node
 import atoll_verifier
-from atoll.service.facts import Fact, Named
+from atoll.service.entries import Entry, Named
 from atoll.service.task import Task, declared
 
 PATH: Final = Path(__file__).parent / "tags.json"
@@ -39,10 +39,10 @@ def load_all() -> None:
             importlib.import_module(module.name)
 
 
-def facts() -> list[type[Fact]]:
-    """The product's facts, by their tags."""
+def entries() -> list[type[Entry]]:
+    """The product's entries, by their tags."""
     load_all()
-    return [cls for _, cls in sorted(Fact.kinds.items()) if cls.__module__.startswith(PRODUCT)]
+    return [cls for _, cls in sorted(Entry.kinds.items()) if cls.__module__.startswith(PRODUCT)]
 
 
 def commands() -> list[type[Named[Any]]]:
@@ -78,24 +78,24 @@ def shape(hint: Any) -> Any:
 
 def grown(
     known: dict[str, Any],
-    facts: Iterable[type[Fact]],
+    entries: Iterable[type[Entry]],
     commands: Iterable[type[Named[Any]]],
     work: Iterable[Task[..., Any]],
 ) -> dict[str, Any]:
     """The list with what these classes and handles add to it.
 
     Raises:
-        TagError: a tag was taken before, by a fact of other fields or by one that is gone.
+        TagError: a tag was taken before, by an entry of other fields or by one that is gone.
     """
     found: dict[str, Any] = {
         "commands": sorted(cls.kind for cls in commands),
-        "facts": {cls.kind: shape(cls) for cls in facts},
+        "entries": {cls.kind: shape(cls) for cls in entries},
         "work": sorted(task.kind for task in work),
     }
-    for tag, fields in found["facts"].items():
-        if known["facts"].get(tag, fields) != fields:
-            raise TagError(f"{tag} had other fields: give the fact a tag of its own")
-    before, now = ({*tags["commands"], *tags["facts"], *tags["work"]} for tags in (known, found))
+    for tag, fields in found["entries"].items():
+        if known["entries"].get(tag, fields) != fields:
+            raise TagError(f"{tag} had other fields: give the entry a tag of its own")
+    before, now = ({*tags["commands"], *tags["entries"], *tags["work"]} for tags in (known, found))
     if taken := now & set(known["retired"]):
         raise TagError(f"{sorted(taken)} meant something else once: choose other tags")
     return found | {"retired": sorted({*known["retired"], *before - now})}
@@ -103,7 +103,7 @@ def grown(
 
 def main() -> None:
     known = json.loads(PATH.read_text(encoding="utf-8"))
-    text = json.dumps(grown(known, facts(), commands(), work()), indent=2, sort_keys=True)
+    text = json.dumps(grown(known, entries(), commands(), work()), indent=2, sort_keys=True)
     PATH.write_text(text + "\n", encoding="utf-8")
 
 

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from atoll.protocol.audit_reports import Body
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import Bitmap, Digest, Verdict
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Bitmap, Digest, Verdict
 from atoll.service.duties.game import PLAY, Play
-from atoll.service.duties.replay import REPLAY, Replay
+from atoll.service.duties.replay_seat import REPLAY, Replay
 from atoll.service.machine import Setup, State
 
 
@@ -33,8 +33,8 @@ class VerifierBehaviour:
         """Whether to join now, everything else being ready."""
         return True
 
-    def pick_place(self, view: JobView, free: Sequence[int]) -> int | None:
-        """Which free place to take; None leaves it to chance, so that two do not want one."""
+    def pick_index(self, view: JobView, free: Sequence[int]) -> int | None:
+        """Which free slot to take; None leaves it to chance, so that two do not want one."""
         return None
 
     def may_say_ready(self, view: JobView) -> bool:
@@ -45,8 +45,8 @@ class VerifierBehaviour:
         """Whether the rounds' work is left undone."""
         return False
 
-    def word_override(self, view: JobView, has: Bitmap) -> Bitmap:
-        """What is said to be had instead of what is."""
+    def vote_override(self, view: JobView, has: Bitmap) -> Bitmap:
+        """What is said to be available instead of what is."""
         return has
 
     def verdict_override(self, view: JobView, verdict: Verdict) -> Verdict:
@@ -61,7 +61,7 @@ class VerifierBehaviour:
         """What is reported instead of what was found."""
         return body
 
-    def sent_audit_report(self, past: SettledRound, audit_report: Digest) -> Digest | None:
+    def sent_audit_report(self, settled_round: SettledRound, audit_report: Digest) -> Digest | None:
         """What is sent as our sealed audit report of a settled round; None while nothing is."""
         return audit_report
 

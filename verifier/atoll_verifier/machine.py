@@ -5,16 +5,16 @@ Rule of this file: pure, and only a list: the duties of VERIFIER.md, the urgent 
 
 from __future__ import annotations
 
-from atoll.protocol.owes import owed_by
-from atoll.protocol.words import Role
+from atoll.protocol.obligations import obligations_of
+from atoll.protocol.types import Role
 from atoll.service.duties.disagreement import decide_disagreement, decide_model, disagreement
 from atoll.service.duties.equivocation import decide_equivocation
 from atoll.service.duties.evaluation import decide_evaluation
 from atoll.service.duties.game import decide_games
-from atoll.service.duties.keeper_calls import decide_keeper_calls, decide_pay, place_in_line
-from atoll.service.duties.late_votes import decide_late_votes
+from atoll.service.duties.join_and_leave import decide_announce, decide_membership
 from atoll.service.duties.material import decide_material
-from atoll.service.duties.membership import decide_announce, decide_membership
+from atoll.service.duties.send_keeper_calls import decide_keeper_calls, decide_pay, position_in_line
+from atoll.service.duties.send_late_votes import decide_late_votes
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
 from atoll.service.machine import Decision, Event, Order, advance, begun_ahead
@@ -35,7 +35,7 @@ def decide(state: VerifierState) -> list[Decision]:
     if view.terms is None:
         return [Decision("job", "is not known yet")]
     behaviour, held = setup.behaviour, view.standing(state.me)
-    may_join, pick = behaviour.may_join(view), behaviour.pick_place
+    may_join, pick = behaviour.may_join(view), behaviour.pick_index
     out = why_out(state)
     looks = not out or view.is_bound(state.me)
     stops = out or ("its own merge is another" if disagreement(state) is not None else "")
@@ -46,8 +46,8 @@ def decide(state: VerifierState) -> list[Decision]:
     ]
     if behaviour.is_offline(view):
         return [Decision("round", "the behaviour is offline"), *joining]
-    owed = owed_by(view, state.me, state.now)
-    line = place_in_line(view, state.me)
+    owed = obligations_of(view, state.me, state.now)
+    line = position_in_line(view, state.me)
     return [
         *decide_committee(state, owed, line),
         decide_disagreement(state),

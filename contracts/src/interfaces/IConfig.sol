@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// Parameters that a job copies when it is created. Shares and cuts are in basis points.
+/// Parameters that a job copies when it is created. Shares and penalties are in basis points.
 struct Params {
-    uint16 missCutBps; // of a bond, for a first miss
+    uint16 penaltyBps; // of a bond, for a first missed duty
     uint16 winnerShareBps; // of a slashed bond, to whoever won the game
     uint32 minWindow; // seconds that no window of a job is below
     uint128 minProviderBond;
@@ -11,8 +11,9 @@ struct Params {
 }
 
 /// @title The few things an owner may change, and the little that it can do with them.
-/// @notice The owner can: change parameters of jobs not yet created, after a public delay and within fixed bounds; allow
-/// further attestation policies, after the same delay; pause new jobs. It cannot touch money, open jobs, exits or delays.
+/// @notice The owner can: change parameters of jobs not yet created, after a public delay and
+/// within fixed bounds; allow further attestation policies, after the same delay; pause new jobs.
+/// It cannot touch money, open jobs, exits or delays.
 interface IConfig {
     event ParamsProposed(Params params, uint64 applicableAt);
     event ParamsApplied(Params params);
@@ -43,7 +44,8 @@ interface IConfig {
     function paused() external view returns (bool);
     /// @custom:caller anyone
     function params() external view returns (Params memory);
-    /// @notice What is proposed and from when on `applyParams` takes it; that second is 0 where nothing is.
+    /// @notice What is proposed and from when on `applyParams` takes it; that second is 0 where
+    /// nothing is.
     /// @custom:caller anyone
     function proposedParams() external view returns (Params memory proposed, uint64 applicableAt);
     /// @custom:caller anyone

@@ -20,60 +20,67 @@ interface IRoundsHooks {
     function cancel(uint256 jobId) external;
     function statusOf(uint256 jobId) external view returns (JobStatus status, uint32 settled, Earned memory earned);
 
-    /// @notice Only members, all below. From which round on the new holder counts: from MERGE on the next one, before it the
-    /// running one, which counts with it only if it is void and opens again.
-    function sit(uint256 jobId, uint16 seat, address account, uint32 id) external returns (uint32 from);
+    /// @notice Only members, all below. From which round on the new holder counts: from MERGE on
+    /// the next one, before it the running one, which counts with it only if it is void and opens
+    /// again.
+    function join(uint256 jobId, uint16 seat, address account, uint32 id) external returns (uint32 from);
     /// @notice The seat is not held for the next round.
     /// @return to the first round that the holder does not count in
     function unseat(uint256 jobId, uint16 seat) external returns (uint32 to);
     /// @notice The seat does not count any more, unless it has committed. Never reverts.
-    /// @param root what the holder computed; zero for a fall
+    /// @param root what the holder computed; zero for a slash
     /// @return to as of `unseat`, or the round itself
     function stop(uint256 jobId, uint16 seat, address account, bytes32 root) external returns (uint32 to);
-    /// @notice Takes note that a seat's miss is cut.
+    /// @notice Takes note that a seat's penalty is taken.
     /// @return id of who missed
-    /// @return to the first round that it does not count in: the running one, since it missed that, or one before
+    /// @return to the first round that it does not count in: the running one, since it missed that,
+    /// or one before
     /// @return next the round behind the running one; while none runs, the one that opens
     function clearOwing(uint256 jobId, uint16 seat) external returns (uint32 id, uint32 to, uint32 next);
-    function enter(uint256 jobId, uint16 place_, address account, uint32 id) external returns (uint32 from);
-    function setReady(uint256 jobId, uint16 place_) external;
+    function enter(uint256 jobId, uint16 slot_, address account, uint32 id) external returns (uint32 from);
+    function setReady(uint256 jobId, uint16 slot_) external;
     /// @return to the first round that the member does not count in
-    function unplace(uint256 jobId, uint16 place_) external returns (uint32 to);
+    function vacate(uint256 jobId, uint16 slot_) external returns (uint32 to);
 
-    /// @notice Only audits and words: takes or gives back the pay of a seat that earned.
+    /// @notice Only audits and late votes: takes or gives back the pay of a seat that earned.
     function setPay(uint256 jobId, uint32 round, uint16 seat, bool isPaid) external;
 
-    /// @notice Segments of the seat's rounds from … to, whose windows must be over; from `lostFrom` on they are lost.
+    /// @notice Segments of the seat's rounds from … to, whose windows must be over; from `lostFrom`
+    /// on they are lost.
     function segmentsPaid(uint256 jobId, uint16 seat, uint32 from, uint32 to, uint32 lostFrom)
         external
         view
         returns (uint256 paid, uint256 lost);
     /// @notice Segments that were earned and are not paid, in rounds whose windows must be over.
     function segmentsUnpaid(uint256 jobId, uint32 from, uint32 to) external view returns (uint256);
-    function signaturesOf(uint256 jobId, uint16 place_, uint32 from, uint32 to) external view returns (uint256);
+    function signaturesOf(uint256 jobId, uint16 slot_, uint32 from, uint32 to) external view returns (uint256);
 }
 
 /// @title What they ask of the members contract.
 interface IMembersHooks {
     function holderOf(uint256 jobId, Role role, uint32 id) external view returns (Holder memory);
-    /// @return the first round whose pay a fall took
+    /// @return the first round whose pay a slash took
     function lostFrom(uint256 jobId, Role role, uint32 id) external view returns (uint32);
     /// @notice Fallen holders whose rounds are not all claimed.
-    function openFalls(uint256 jobId) external view returns (uint256);
+    function openSlashes(uint256 jobId) external view returns (uint256);
 
     /// @notice Only escrow: the holder's pay before `to` is claimed.
     /// @return before the holder as it was
     function noteClaim(uint256 jobId, Role role, uint32 id, uint32 to) external returns (HolderWord before);
-    /// @notice Only escrow: a fallen holder's rounds are claimed up to its last.
-    function closeFall(uint256 jobId) external;
-    /// @notice Only audits: a miss of a holder, cut at once. Reverts if it was cut before.
-    function miss(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind) external;
-    /// @notice Only audits: an accusation of a seat that was not played takes half of what is left of the member's bond.
+    /// @notice Only escrow: a slashed holder's rounds are claimed up to its last.
+    function closeSlash(uint256 jobId) external;
+    /// @notice Only audits: penalises a missed duty of a holder. Reverts if it was penalised
+    /// before.
+    function penalise(uint256 jobId, Role role, uint32 id, uint32 round, MissedDuty kind) external;
+    /// @notice Only audits: an accusation of a seat that was not played takes half of what is left
+    /// of the member's bond.
     function slashDropped(uint256 jobId, uint32 id, uint32 round, uint16 seat) external;
-    /// @notice Only words: two certificates of one round take a member's whole bond, half of it for `winner`.
+    /// @notice Only late votes: two certificates of one round take a member's whole bond, half of
+    /// it for `winner`.
     function slashEquivocated(uint256 jobId, uint32 id, uint32 round, address winner) external;
-    /// @notice Only claims and audits: a lost game, or no key. What can still be done is done; the second time does less.
-    function fall(uint256 jobId, Role role, uint32 id, uint32 lowestRound, address winner) external;
+    /// @notice Only claims and audits: a lost game, or no key. What can still be done is done; the
+    /// second time does less.
+    function slash(uint256 jobId, Role role, uint32 id, uint32 lowestRound, address winner) external;
 }
 
 /// @title What they ask of audits.
@@ -86,7 +93,8 @@ interface IAuditsHooks {
 interface IJobsHooks {
     /// @notice Credits an account with parts of a fee or of a seat's pay.
     function credit(uint256 jobId, address account, uint256 amount) external;
-    /// @notice Half of a seat's segments is not burnt with the rest of what is lost, until it is credited.
+    /// @notice Half of a seat's segments is not burnt with the rest of what is lost, until it is
+    /// credited.
     function keepSegments(uint256 jobId, uint256 segments) external;
     /// @notice That half, to whoever showed the seat's key, or to the sink.
     function creditSegments(uint256 jobId, address account, uint256 segments) external;

@@ -49,7 +49,7 @@ interface IJobs is IOwners {
     /// @notice A holder's payee has its pay.
     /// @param to the first round that is not paid yet
     /// @param amount wei
-    /// @param burnt wei that a fall took of it
+    /// @param burnt wei that a slash took of it
     event Claimed(
         uint256 indexed jobId,
         address indexed account,
@@ -79,7 +79,8 @@ interface IJobs is IOwners {
     /// @param amount wei
     event Refunded(uint256 indexed jobId, address indexed to, uint256 amount);
 
-    /// @notice Opens a job and takes its funding. The parameters of this moment hold for all of the job's life.
+    /// @notice Opens a job and takes its funding. The parameters of this moment hold for all of the
+    /// job's life.
     /// @param specDigest SHA-256 digest in the manifest's CID
     /// @param specCid the manifest's binary CID
     /// @param funding must cover the terms' budget: every round at its dearest
@@ -90,15 +91,18 @@ interface IJobs is IOwners {
     /// @notice Anyone may add to a job's escrow; what is not earned goes to the submitter.
     /// @custom:caller anyone
     function fund(uint256 jobId, uint256 amount) external;
-    /// @notice Only the submitter. At once while the job waits for members; otherwise when its round ends.
+    /// @notice Only the submitter. At once while the job waits for members; otherwise when its
+    /// round ends.
     /// @custom:caller the submitter
     function cancel(uint256 jobId) external;
-    /// @notice Anyone: pays a holder's payee for its rounds from the last claimed one up to, not including, `to`, which must be FINAL.
-    /// What a fall took of them is burnt; what the payee cannot be sent waits for `collect`.
+    /// @notice Anyone: pays a holder's payee for its rounds from the last claimed one up to, not
+    /// including, `to`, which must be FINAL. What a slash took of them is burnt; what the payee
+    /// cannot be sent waits for `collect`.
     /// @custom:caller anyone, once
     function claim(uint256 jobId, Role role, uint32 id, uint32 to) external;
-    /// @notice Anyone: several of these, of one job or of many. What somebody else has claimed meanwhile is passed over; any other
-    /// that cannot be paid reverts all. Claims of one account that follow each other are paid by one transfer.
+    /// @notice Anyone: several of these, of one job or of many. What somebody else has claimed
+    /// meanwhile is passed over; any other that cannot be paid reverts all. Claims of one account
+    /// that follow each other are paid by one transfer.
     /// @custom:caller anyone, once
     function claimMany(Due[] calldata dues) external;
     /// @notice Anyone: pays an account's payee what it got by contests or by showing a key.
@@ -107,10 +111,12 @@ interface IJobs is IOwners {
     /// @notice Anyone: sends an account's payee what could not be sent when it was claimed.
     /// @custom:caller anyone, once
     function collect(address account) external;
-    /// @notice Anyone: burns what was earned and is not paid, of the rounds up to, not including, `to`.
+    /// @notice Anyone: burns what was earned and is not paid, of the rounds up to, not including,
+    /// `to`.
     /// @custom:caller anyone, once
     function burn(uint256 jobId, uint32 to) external;
-    /// @notice Anyone: sends the submitter what can no longer be earned; after the claim deadline all that is left.
+    /// @notice Anyone: sends the submitter what can no longer be earned; after the claim deadline
+    /// all that is left.
     /// @custom:caller anyone, once
     function refund(uint256 jobId) external;
     /// @notice Anyone: sends what was burnt to the sink.
@@ -130,7 +136,8 @@ interface IJobs is IOwners {
     function claimedTo(uint256 jobId, Role role, uint32 id) external view returns (uint32);
     /// @custom:caller anyone
     function refundable(uint256 jobId) external view returns (uint256);
-    /// @return wei of all jobs that were claimed for an account and could not be sent; no job's any more
+    /// @return wei of all jobs that were claimed for an account and could not be sent; no job's any
+    /// more
     /// @custom:caller anyone
     function keptOf(address account) external view returns (uint256);
 

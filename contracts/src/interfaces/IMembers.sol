@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import "../types/Types.sol";
 
-/// @title Who holds seats and places, with which bond, and what a miss or a fall costs.
+/// @title Who holds seats and slots, with which bond, and what a missed duty or a slash costs.
 interface IMembers {
     /// @notice An account takes a seat.
     /// @param id of the holder
@@ -12,9 +12,10 @@ interface IMembers {
     event Seated(uint256 indexed jobId, address indexed account, uint16 indexed seat, uint32 id, uint32 from);
     /// @notice A seat will be free.
     /// @param to the first round that the holder does not count in
-    /// @custom:state bit out of `held`; again, with an earlier `to`, of who falls before its commit
+    /// @custom:state bit out of `held`; again, with an earlier `to`, of who is slashed before its
+    /// commit
     event SeatLeaving(uint256 indexed jobId, address indexed account, uint16 indexed seat, uint32 id, uint32 to);
-    /// @notice An account takes a place of the verifiers' pool.
+    /// @notice An account takes a slot of the verifiers' pool.
     /// @param id of the holder
     /// @param from the first round that it may count in
     /// @param bond wei
@@ -22,23 +23,23 @@ interface IMembers {
     event Enrolled(
         uint256 indexed jobId,
         address indexed account,
-        uint16 indexed place,
+        uint16 indexed slot,
         uint32 id,
         uint32 from,
         uint128 bond,
         uint64 readyUntil
     );
     /// @notice A verifier holds manifest, data and model.
-    /// @custom:state in WAITING, where the place's newest `Enrolled` has a `from` up to `round`: bit in `ready`. Else in
-    /// the next pool
-    event Ready(uint256 indexed jobId, address indexed account, uint16 indexed place, uint32 id);
-    /// @notice A place will be free.
+    /// @custom:state in WAITING, where the slot's newest `Enrolled` has a `from` up to `round`: bit
+    /// in `ready`. Else in the next pool
+    event Ready(uint256 indexed jobId, address indexed account, uint16 indexed slot, uint32 id);
+    /// @notice A slot will be free.
     /// @param to the first round that the holder does not count in
-    /// @custom:state in WAITING, of such a place: bit out of `ready`. Else out of the next pool, unless a `Ready` of the
-    /// place comes later
-    event PlaceLeaving(uint256 indexed jobId, address indexed account, uint16 indexed place, uint32 id, uint32 to);
+    /// @custom:state in WAITING, of such a slot: bit out of `ready`. Else out of the next pool,
+    /// unless a `Ready` of the slot comes later
+    event SlotLeaving(uint256 indexed jobId, address indexed account, uint16 indexed slot, uint32 id, uint32 to);
     /// @notice A holder did not do what it owed, and part of its bond is gone.
-    /// @param cut wei of the bond
+    /// @param penalty wei of the bond
     /// @custom:state of a seat, kind 0: bit out of `owing`
     event Missed(
         uint256 indexed jobId,
@@ -46,14 +47,14 @@ interface IMembers {
         Role role,
         uint32 indexed id,
         uint32 round,
-        Miss kind,
-        uint256 cut
+        MissedDuty kind,
+        uint256 penalty
     );
     /// @notice A holder lost its bond: to a game, to two certificates, or for want of a key.
     /// @param winner whom a share of the bond goes to; zero for nobody
     /// @param lostFrom the first round whose pay is lost
     /// @param slashed wei
-    event Fell(
+    event HolderSlashed(
         uint256 indexed jobId,
         address indexed account,
         address indexed winner,
@@ -67,38 +68,40 @@ interface IMembers {
     /// @notice Where an account serves its blocks; the last one said counts.
     event GatewayAnnounced(address indexed account, string url);
 
-    /// @notice Takes a free seat from the next opening on; locks Terms.providerBond.
+    /// @notice Takes a free seat from the next round start on; locks Terms.providerBond.
     /// @custom:caller a provider
-    function sit(uint256 jobId, uint16 seat) external returns (uint32 id);
+    function join(uint256 jobId, uint16 seat) external returns (uint32 id);
     /// @notice The caller's seat is free after the round that runs, which it still owes.
     /// @custom:caller the seat's holder
     function leaveSeat(uint256 jobId) external;
-    /// @notice "I computed another model": leaves without a miss, before the round's commit.
+    /// @notice "I computed another model": leaves without a missed duty, before the round's commit.
     /// @custom:caller the seat's holder
     function disagree(uint256 jobId, bytes32 seed, bytes32 root) external;
-    /// @notice Cuts the last miss of a seat, which can be taken then. Anyone.
+    /// @notice Takes the penalty of a seat's last missed duty, which can be taken then. Anyone.
     /// @custom:caller anyone, once
-    function cutSeat(uint256 jobId, uint16 seat) external;
-    /// @notice Takes a place of the pool: a free one, one whose member is not ready in time, or for a tenth more the cheapest.
+    function penaliseSeat(uint256 jobId, uint16 seat) external;
+    /// @notice Takes a slot of the pool: a free one, one whose member is not ready in time, or for
+    /// a tenth more the cheapest.
     /// @custom:caller a verifier
-    function enrol(uint256 jobId, uint16 place, uint128 bond) external returns (uint32 id);
-    /// @notice "I hold manifest, data and model." Counts from the next settlement on; where the caller is a member
-    /// of the running round, from its end on, and while none runs at once.
-    /// @custom:caller the place's holder
+    function enrol(uint256 jobId, uint16 slot, uint128 bond) external returns (uint32 id);
+    /// @notice "I hold manifest, data and model." Counts from the next settlement on; where the
+    /// caller is a member of the running round, from its end on, and while none runs at once.
+    /// @custom:caller the slot's holder
     function ready(uint256 jobId) external;
-    /// @custom:caller the place's holder
+    /// @custom:caller the slot's holder
     function leavePool(uint256 jobId) external;
-    /// @notice Cuts a member that gave no word by the end of a committee draw's words. Anyone.
+    /// @notice Penalises a member that gave no vote by the end of a committee draw's votes. Anyone.
     /// @custom:caller anyone, once
-    function cutMember(uint256 jobId, uint32 round, uint32 id) external;
+    function penaliseMember(uint256 jobId, uint32 round, uint32 id) external;
     /// @notice Unlocks the bond of who owes nothing any more. Anyone.
     /// @custom:caller anyone, once
     function release(uint256 jobId, Role role, uint32 id) external;
-    /// @notice Says where the caller serves its blocks; the last one said counts. Visible ASCII (RFC 3986).
+    /// @notice Says where the caller serves its blocks; the last one said counts. Visible ASCII
+    /// (RFC 3986).
     /// @custom:caller the account
     function announceGateway(string calldata url) external;
 
-    /// @return role of the account's seat or place in the job
+    /// @return role of the account's seat or slot in the job
     /// @return id of its holder; 0 for none
     /// @custom:caller anyone
     function idOf(uint256 jobId, address account) external view returns (Role role, uint32 id);

@@ -4,13 +4,16 @@ pragma solidity 0.8.37;
 import {IRoundsEvents} from "./IRoundsEvents.sol";
 import "../types/Types.sol";
 
-/// @title The round state machine: who may say what, when, and what follows from it. SPEC-ROUNDS.md is the rule.
+/// @title The round state machine: who may say what, when, and what follows from it. SPEC-ROUNDS.md
+/// is the rule.
 interface IRounds is IRoundsEvents {
-    /// @notice Anyone: moves a job on whose deadline has passed. Reverts with NothingToDo when nothing is due.
+    /// @notice Anyone: moves a job on whose deadline has passed. Reverts with NothingToDo when
+    /// nothing is due.
     /// @custom:caller anyone, once
     function advance(uint256 jobId) external;
-    /// @notice Binds a seat to its work before anyone shows theirs. The last commit opens the reveals.
-    /// @dev Warning: a commitment nobody can reveal counts as a miss.
+    /// @notice Binds a seat to its work before anyone shows theirs. The last commit opens the
+    /// reveals.
+    /// @dev Warning: a commitment nobody can reveal counts as a missed duty.
     /// @param seed data seed of the round: what was made for another one is refused
     /// @custom:caller the seat's holder
     function commit(uint256 jobId, uint16 seat, bytes32 seed, bytes32 commitment) external;
@@ -18,47 +21,53 @@ interface IRounds is IRoundsEvents {
     /// @param seed data seed of the round, which the commitment has to name, too
     /// @custom:caller the seat's holder
     function reveal(uint256 jobId, uint16 seat, bytes32 seed, Reveal calldata reveal_) external;
-    /// @notice A committee member's word: the seats whose update it has. Once a committee draw. The first one after the block in which the
-    /// merge opened fixes the audit seed, by that block's hash.
+    /// @notice A committee member's vote: the seats whose update it has. Once a committee draw. The
+    /// first one after the block in which the merge opened fixes the audit seed, by that block's
+    /// hash.
     /// @param has seats; those that did not reveal count nothing
-    /// @custom:caller the place's holder
-    function word(uint256 jobId, uint16 place, bytes32 seed, uint256 has) external;
-    /// @notice Anyone, from the block after the one in which the merge opened: fixes the audit seed, if no word has. Where
-    /// 256 blocks have passed since, the chain has forgotten that block's hash, and this notes the present block instead.
+    /// @custom:caller the slot's holder
+    function vote(uint256 jobId, uint16 slot, bytes32 seed, uint256 has) external;
+    /// @notice Anyone, from the block after the one in which the merge opened: fixes the audit
+    /// seed, if no vote has. Where 256 blocks have passed since, the chain has forgotten that
+    /// block's hash, and this notes the present block instead.
     /// @custom:caller anyone, once
     function seedAudit(uint256 jobId) external;
-    /// @notice Anyone: ends the merge with what two thirds of the committee signed, and opens the next round.
-    /// @param places of the committee draw's words, a byte each, in the chain's order
-    /// @param has the words themselves
-    /// @param shown the committee's accounts in it, by ascending place, need not be there: they are cheaper shown than read, once a
-    /// whole pool has settled a round and is the next one's committee too
+    /// @notice Anyone: ends the merge with what two thirds of the committee signed, and opens the
+    /// next round.
+    /// @param slots of the committee draw's votes, a byte each, in the chain's order
+    /// @param has the votes themselves
+    /// @param shown the committee's accounts in it, by ascending slot, need not be there: they are
+    /// cheaper shown than read, once a whole pool has settled a round and is the next one's
+    /// committee too
     /// @custom:caller anyone, once
-    function settle(uint256 jobId, bytes calldata places, uint256[] calldata has, Certified calldata shown) external;
-    /// @notice Anyone, from the job's expiry on, once the committee draw's deadline has passed: pays what was had and closes the job.
-    /// @param places of the committee draw's words, a byte each, in the chain's order
-    /// @param has the words themselves
+    function settle(uint256 jobId, bytes calldata slots, uint256[] calldata has, Certified calldata shown) external;
+    /// @notice Anyone, from the job's expiry on, once the committee draw's deadline has passed:
+    /// pays what was available and closes the job.
+    /// @param slots of the committee draw's votes, a byte each, in the chain's order
+    /// @param has the votes themselves
     /// @custom:caller anyone, once
-    function settleLate(uint256 jobId, bytes calldata places, uint256[] calldata has) external;
-    /// @notice Adds a member's signature of the last certificate, until the next settlement and auditEnd.
+    function settleLate(uint256 jobId, bytes calldata slots, uint256[] calldata has) external;
+    /// @notice Adds a member's signature of the last certificate, until the next settlement and
+    /// auditEnd.
     /// @param id of a member of the committee that settled
     /// @custom:caller anyone, once
-    function sign(uint256 jobId, Facts calldata facts, uint32 id, bytes calldata certificate) external;
+    function sign(uint256 jobId, RoundRecord calldata record, uint32 id, bytes calldata certificate) external;
 
     /// @custom:caller anyone
     function state(uint256 jobId) external view returns (RoundState memory);
     function timesOf(uint256 jobId, uint32 round) external view returns (Times memory);
-    /// @return the first 26 bytes of the hash of a settled round's facts; zero before
-    function factsOf(uint256 jobId, uint32 round) external view returns (bytes32);
+    /// @return the first 26 bytes of the hash of a settled round's record; zero before
+    function recordOf(uint256 jobId, uint32 round) external view returns (bytes32);
     /// @return pay seats whose pay stands
-    /// @return lost seats that earned and are not paid: all that revealed but those, of a round that merged nothing, that
-    /// were short
-    /// @return signed places
+    /// @return lost seats that earned and are not paid: all that revealed but those, of a round
+    /// that merged nothing, that were short
+    /// @return signed slots
     function rowsOf(uint256 jobId, uint32 round) external view returns (uint256 pay, uint256 lost, uint256 signed);
     /// @notice Who holds the seat, or held it last.
     function seatHolder(uint256 jobId, uint16 seat) external view returns (address account, uint32 id, uint32 from);
-    /// @notice Who holds the place in the round that runs, or held it last.
-    function placeHolder(uint256 jobId, uint16 place) external view returns (address account, uint32 id, uint32 from);
-    /// @return places that gave no word of the round
+    /// @notice Who holds the slot in the round that runs, or held it last.
+    function slotHolder(uint256 jobId, uint16 slot) external view returns (address account, uint32 id, uint32 from);
+    /// @return slots that gave no vote of the round
     function absentOf(uint256 jobId, uint32 round) external view returns (uint256);
     /// @return segments that the seat revealed
     function segmentsOf(uint256 jobId, uint32 round, uint16 seat) external view returns (uint256);

@@ -10,8 +10,9 @@ import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 2: attention, forward and backward.
-/// @notice sdk/atoll/numerics/trace/attention.py has the same operations on whole tensors, and opcodes.py their words and
-/// inputs. A key after its query is hidden: nothing is opened for it.
+/// @notice sdk/atoll/numerics/trace/attention_operations.py has the same operations on whole
+/// tensors, and opcodes.py their words and inputs. A key after its query is hidden: nothing is
+/// opened for it.
 contract AttentionSteps is IOneStep {
     uint256 private constant MINUS_INFINITY = 0xff800000;
 
@@ -38,7 +39,8 @@ contract AttentionSteps is IOneStep {
         return Operands.word(attributes, last) + tile.j > Operands.word(attributes, last - 1) + tile.i;
     }
 
-    // ---- what is opened -------------------------------------------------------------------------------------------
+    // ---- what is opened
+    // -------------------------------------------------------------------------------------------
 
     /// @inheritdoc IOneStep
     function need(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
@@ -49,14 +51,14 @@ contract AttentionSteps is IOneStep {
         uint256 k = opened.length;
         if (_hidden(op, attributes, element)) return Need(0, 0, 0);
         if (op == Op.DOT_F32) return _dotNeed(attributes, element, k);
-        if (op == Op.ATTENTION_WEIGHT) return Operands.place(0x21, k, element, Operands.word(attributes, 1));
+        if (op == Op.ATTENTION_WEIGHT) return Operands.position(0x21, k, element, Operands.word(attributes, 1));
         if (op == Op.WEIGHTED) return _weightedNeed(attributes, element, k);
         if (op == Op.SHARE) return _shareNeed(attributes, element, k);
         if (op == Op.SLOPE) return _slopeNeed(attributes, element, k);
         if (op == Op.SCORE || op == Op.SHARE_GRADIENT) return _stepsNeed(attributes, element, k);
         uint256 reads = Formulas.attentionReads(op, attributes);
         if (reads == 0) revert NoSuchOperation(op);
-        return Operands.place(reads, k, element, Operands.word(attributes, 0));
+        return Operands.position(reads, k, element, Operands.word(attributes, 0));
     }
 
     /// [t s K group a0 ag ai b0 bg bj]: K numbers of each operand.
@@ -116,7 +118,8 @@ contract AttentionSteps is IOneStep {
             * Operands.word(attributes, first + 2);
     }
 
-    // ---- what is worked out ---------------------------------------------------------------------------------------
+    // ---- what is worked out
+    // ---------------------------------------------------------------------------------------
 
     /// @inheritdoc IOneStep
     function run(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)

@@ -20,35 +20,37 @@ struct Model {
     bytes32 outerRoot;
     bytes32 exponents; // their SHA-256
     bytes32 momentsRoot;
-    bytes32 openingRoot; // optimiser root of the state that everybody opens with
+    bytes32 initialRoot; // optimiser root of the state that everybody opens with
 }
 
 /// What shows that somebody said something about a seat's training in a settled round.
 struct Evidence {
     Shown shown;
-    bool isLink;
-    uint32 segment; // of a link the last one
+    bool isUpdateProof;
+    uint32 segment; // of an update proof the last one
     bytes32 key; // of the masks of that round's work tags whose window is open; zero where it is not known
-    uint32 member; // whose *fine* it is; zero for the seat's own claim
+    uint32 member; // whose *valid* it is; zero for the seat's own claim
     bytes body; // what that member opened
     Model model; // of the global state that the round opened from
     bytes header; // of the program
     uint256 programLeaves;
     bytes32[] headerProof;
-    uint32 via; // the round whose window is open: the same, or a later one of its reset period that the holder counts in
-    Shown before; // of segment 0, where the holder may go on with its state: the round before; where it did not reveal, its facts
-    Shown[] onwards; // of a *fine* of a later round: the rounds behind this one up to that one, whose states come from this one's
+    uint32 throughRound; // the round whose window is open: the same, or a later one of its reset period that the holder counts in
+    Shown before; // of segment 0, where the holder may go on with its state: the round before; where it did not reveal, its record
+    Shown[] onwards; // of a *valid* of a later round: the rounds behind this one up to that one, whose states come from this one's
 }
 
-/// @title What holders of seats, and auditors that called them fine, said in settled rounds; and what a lost game costs.
-/// @notice A claim can be challenged from the end of AUDIT, since a game shows the work, to the end of the window. Nothing is stored.
+/// @title What holders of seats, and auditors that called them valid, said in settled rounds; and
+/// what a lost game costs.
+/// @notice A claim can be challenged from the end of AUDIT, since a game shows the work, to the end
+/// of the window. Nothing is stored.
 contract Claims is IClaims, Wired {
     using Bits for uint256;
 
-    bytes32 private constant NOBODYS_WORD = bytes32(uint256(1)); // no hash that anybody could open
+    bytes32 private constant NOBODYS_TAG = bytes32(uint256(1)); // no hash that anybody could open
     uint128 public constant BOND_SHARE = 10; // a challenge takes at least so small a part of what the holder may lose
     uint256 private constant INITIAL_AT = 151; // bytes of a program's header before round 0's digest
-    uint16 private constant FINE = type(uint16).max;
+    uint16 private constant VALID = type(uint16).max;
 
     IRounds public immutable rounds;
     IMembersHooks public immutable members;
@@ -58,14 +60,14 @@ contract Claims is IClaims, Wired {
 
     error NoJudge(uint256 jobId);
     error NotOpen(uint256 from, uint256 to, uint256 now_);
-    error HasFallen(uint32 id);
+    error AlreadySlashed(uint32 id);
     error WrongHeader(bytes32 program);
     error WrongModel(bytes32 given, bytes32 expected);
     error NoSuchSegment(uint256 segment, uint256 segments);
-    error NotFine(uint16 seat, uint16 from);
-    error OtherWord(bytes32 given, bytes32 said);
+    error NotValid(uint16 seat, uint16 from);
+    error OtherDigest(bytes32 given, bytes32 said);
     error OnlyGame(address caller);
-    error AnotherResetPeriod(uint256 round, uint256 via);
+    error AnotherResetPeriod(uint256 round, uint256 throughRound);
     error NotTheRoundBefore(uint256 round);
 
     constructor(address rounds_, address members_, address jobs_, address audits_) {
@@ -82,16 +84,16 @@ contract Claims is IClaims, Wired {
     function claim(bytes calldata evidence) external view returns (Claim memory c) {
         Evidence calldata e = _read(evidence);
         Shown calldata s = e.shown;
-        Times memory t = rounds.timesOf(s.jobId, e.via);
+        Times memory t = rounds.timesOf(s.jobId, e.throughRound);
         bool isOpen = t.auditEnd != 0 && block.timestamp >= t.auditEnd && block.timestamp < t.windowEnd;
         if (!isOpen) revert NotOpen(t.auditEnd, t.windowEnd, block.timestamp);
         Terms memory terms = jobs.termsOf(s.jobId);
         if (terms.program == 0) revert NoJudge(s.jobId);
         Holder memory holder = Reveals.requireShown(rounds, members, s);
         _requireHeader(e, terms.program);
-        if (e.via != s.round) _requireSameResetPeriod(e, holder);
+        if (e.throughRound != s.round) _requireSameResetPeriod(e, holder);
         (c.program, c.seat, c.round, c.segment) = (terms.program, s.seat, s.round, e.segment);
-        (c.isLink, c.dataSeed, c.windowEnd) = (e.isLink, s.facts.seed, t.windowEnd);
+        (c.isUpdateProof, c.dataSeed, c.windowEnd) = (e.isUpdateProof, s.record.seed, t.windowEnd);
         (c.holderSeconds, c.challengerSeconds) = (terms.gameSeconds, terms.gameSeconds);
         c.moveSeconds = terms.moveSeconds;
         _setModel(c, e);
@@ -100,16 +102,16 @@ contract Claims is IClaims, Wired {
     }
 
     /// @inheritdoc IClaims
-    function fell(bytes32 set, bytes32 place, address challenger) external {
+    function slash(bytes32 set, bytes32 position, address challenger) external {
         if (msg.sender != game) revert OnlyGame(msg.sender);
         uint256 who = uint256(set);
-        members.fall(who >> 40, Role(uint8(who >> 32)), uint32(who), uint32(uint256(place)), challenger);
+        members.slash(who >> 40, Role(uint8(who >> 32)), uint32(who), uint32(uint256(position)), challenger);
     }
 
     /// @inheritdoc IClaims
-    function hasFallen(bytes32 set) external view returns (bool) {
+    function isSlashed(bytes32 set) external view returns (bool) {
         uint256 who = uint256(set);
-        return members.holderOf(who >> 40, Role(uint8(who >> 32)), uint32(who)).hasFallen;
+        return members.holderOf(who >> 40, Role(uint8(who >> 32)), uint32(who)).isSlashed;
     }
 
     /// @inheritdoc IClaims
@@ -117,7 +119,8 @@ contract Claims is IClaims, Wired {
         return jobs.payeeOf(holder);
     }
 
-    /// @dev Read where it lies: what a wrong offset reads hashes to something else, or lies beyond the call and reverts.
+    /// @dev Read where it lies: what a wrong offset reads hashes to something else, or lies beyond
+    /// the call and reverts.
     function _read(bytes calldata evidence) private pure returns (Evidence calldata e) {
         assembly ("memory-safe") {
             e := add(evidence.offset, calldataload(evidence.offset))
@@ -134,11 +137,13 @@ contract Claims is IClaims, Wired {
     function _requireSameResetPeriod(Evidence calldata e, Holder memory holder) private pure {
         uint256 resetPeriod = ProgramReader.resetPeriod(e.header);
         uint256 round = e.shown.round;
-        bool isIts = e.via > round && e.via / resetPeriod == round / resetPeriod && e.via < holder.to;
-        if (!isIts) revert AnotherResetPeriod(round, e.via);
+        bool isIts =
+            e.throughRound > round && e.throughRound / resetPeriod == round / resetPeriod && e.throughRound < holder.to;
+        if (!isIts) revert AnotherResetPeriod(round, e.throughRound);
     }
 
-    /// @dev The model that a round opens from is the last certificate's, and before there is one the program's.
+    /// @dev The model that a round opens from is the last certificate's, and before there is one
+    /// the program's.
     function _setModel(Claim memory c, Evidence calldata e) private pure {
         Model calldata m = e.model;
         bytes32 digest = sha256(
@@ -149,10 +154,10 @@ contract Claims is IClaims, Wired {
                 m.outerRoot,
                 m.exponents,
                 m.momentsRoot,
-                m.openingRoot
+                m.initialRoot
             )
         );
-        bytes32 wanted = e.shown.facts.model;
+        bytes32 wanted = e.shown.record.model;
         if (wanted == 0) wanted = bytes32(e.header[INITIAL_AT:INITIAL_AT + 32]);
         if (digest != wanted) revert WrongModel(digest, wanted);
         (c.modelParams, c.modelExponents) = (m.paramsRoot, m.exponents);
@@ -162,66 +167,69 @@ contract Claims is IClaims, Wired {
         Reveal calldata r = e.shown.reveal;
         uint256 segments = Reveals.segments(r);
         if (e.segment >= segments) revert NoSuchSegment(e.segment, segments);
-        if (e.isLink) {
+        if (e.isUpdateProof) {
             if (e.segment + 1 != segments) revert NoSuchSegment(e.segment, segments);
-            (c.opening, c.updateRoot) = (Reveals.digestAt(r, e.segment), r.updateRoot);
+            (c.initialState, c.updateRoot) = (Reveals.digestAt(r, e.segment), r.updateRoot);
             return;
         }
         c.closing = Reveals.digestAt(r, e.segment);
-        c.opening = e.segment == 0 ? _opening(e, holder) : Reveals.digestAt(r, e.segment - 1);
-        if (e.key == 0 || e.via != e.shown.round) return; // words are owed of the round whose window is open, and shown in it
+        c.initialState = e.segment == 0 ? _initialState(e, holder) : Reveals.digestAt(r, e.segment - 1);
+        if (e.key == 0 || e.throughRound != e.shown.round) return; // words are owed of the round whose window is open, and shown in it
         Reveals.requireKey(r, e.key);
         c.workTag = Reveals.workTagAt(r, e.segment, e.key);
-        if (c.workTag == 0) c.workTag = NOBODYS_WORD; // zero is for no word, and nobody opens either
+        if (c.workTag == 0) c.workTag = NOBODYS_TAG; // zero is for no word, and nobody opens either
     }
 
-    /// @dev A member's *fine* says what the seat said, of its round and of all that its state came from. Its words show
-    /// it, which takes the key.
+    /// @dev A member's *valid* says what the seat said, of its round and of all that its state came
+    /// from. Its work tags show it, which takes the key.
     function _setAuthor(Claim memory c, Evidence calldata e, Terms memory terms, Holder memory holder) private view {
         Shown calldata s = e.shown;
         if (e.member == 0) {
-            if (holder.hasFallen) revert HasFallen(s.id);
+            if (holder.isSlashed) revert AlreadySlashed(s.id);
             (c.holder, c.set) = (holder.account, Hashing.setOf(s.jobId, Role.PROVIDER, s.id));
             c.lowestBond = terms.providerBond / BOND_SHARE;
         } else {
             Holder memory m = members.holderOf(s.jobId, Role.VERIFIER, e.member);
-            if (m.hasFallen) revert HasFallen(e.member);
-            (uint16 from, bytes32 word) = audits.saidOf(s.jobId, e.via, e.member, s.seat, e.body);
-            if (from != FINE) revert NotFine(s.seat, from);
-            Reveal calldata called = e.via == s.round ? s.reveal : _requireOnwards(e);
+            if (m.isSlashed) revert AlreadySlashed(e.member);
+            (uint16 from, bytes32 word) = audits.saidOf(s.jobId, e.throughRound, e.member, s.seat, e.body);
+            if (from != VALID) revert NotValid(s.seat, from);
+            Reveal calldata called = e.throughRound == s.round ? s.reveal : _requireOnwards(e);
             Reveals.requireKey(called, e.key);
-            bytes32 given = Reveals.fineWord(called, e.key, m.account);
-            if (given != word) revert OtherWord(given, word);
+            bytes32 given = Reveals.validDigest(called, e.key, m.account);
+            if (given != word) revert OtherDigest(given, word);
             (c.holder, c.set) = (m.account, Hashing.setOf(s.jobId, Role.VERIFIER, e.member));
             c.lowestBond = terms.verifierBond / BOND_SHARE;
         }
-        c.place = Hashing.placeOf(c.set, e.via);
+        c.position = Hashing.positionOf(c.set, e.throughRound);
     }
 
-    /// @return the state that the holder went on with, if it did all of the round before; else the public opening's
-    function _opening(Evidence calldata e, Holder memory holder) private view returns (bytes32) {
+    /// @return the state that the holder went on with, if it did all of the round before; else the
+    /// public initial state's
+    function _initialState(Evidence calldata e, Holder memory holder) private view returns (bytes32) {
         Shown calldata s = e.shown;
         bytes32 own;
-        if (s.round % ProgramReader.resetPeriod(e.header) != 0 && holder.from < s.round) own = _carried(e);
-        return own != 0 ? own : _openingDigest(e.model.paramsRoot, e.model.openingRoot);
+        if (s.round % ProgramReader.resetPeriod(e.header) != 0 && holder.from < s.round) own = _carriedState(e);
+        return own != 0 ? own : _initialDigest(e.model.paramsRoot, e.model.initialRoot);
     }
 
-    /// @dev Who sat down while a round ran may count from that one on, in case it is void, and has revealed nothing in it.
+    /// @dev Who joined while a round ran may count from that one on, in case it is void, and has
+    /// revealed nothing in it.
     /// @return what the holder goes on with; zero where it opens from public data
-    function _carried(Evidence calldata e) private view returns (bytes32) {
+    function _carriedState(Evidence calldata e) private view returns (bytes32) {
         Shown calldata b = e.before;
         _requireNext(b, e.shown);
-        Reveals.requireFacts(rounds, b.jobId, b.round, b.facts);
-        if (!b.facts.revealed.has(b.seat)) return 0;
+        Reveals.requireRecord(rounds, b.jobId, b.round, b.record);
+        if (!b.record.revealed.has(b.seat)) return 0;
         Reveals.requireShown(rounds, members, b);
         return _closing(e, b.reveal);
     }
 
-    /// @dev Whoever replayed the state of a later round from its public opening has replayed this one, if all between went on.
-    /// @return what was revealed in the round that was called fine
+    /// @dev Whoever replayed the state of a later round from its public initial state has replayed
+    /// this one, if all between went on.
+    /// @return what was revealed in the round that was called valid
     function _requireOnwards(Evidence calldata e) private view returns (Reveal calldata) {
         Shown calldata last = e.shown;
-        if (e.onwards.length != e.via - last.round) revert AnotherResetPeriod(last.round, e.via);
+        if (e.onwards.length != e.throughRound - last.round) revert AnotherResetPeriod(last.round, e.throughRound);
         for (uint256 i = 0; i < e.onwards.length; i++) {
             Shown calldata next = e.onwards[i];
             _requireNext(last, next);
@@ -237,15 +245,17 @@ contract Claims is IClaims, Wired {
         if (!isIts) revert NotTheRoundBefore(s.round);
     }
 
-    /// @return digest of the state that the holder goes on with; zero where it did less than the round, or has no update
+    /// @return digest of the state that the holder goes on with; zero where it did less than the
+    /// round, or has no update
     function _closing(Evidence calldata e, Reveal calldata r) private pure returns (bytes32) {
         uint256 all = ProgramReader.steps(e.header) / ProgramReader.segment(e.header);
         bool isWhole = Reveals.segments(r) == all && r.updateRoot != 0;
         return isWhole ? Reveals.digestAt(r, all - 1) : bytes32(0);
     }
 
-    /// @return the digest of the state that a round opens with: the model, its moments, no batch drawn
-    function _openingDigest(bytes32 paramsRoot, bytes32 optimiserRoot) private pure returns (bytes32) {
+    /// @return the digest of the state that a round opens with: the model, its moments, no batch
+    /// drawn
+    function _initialDigest(bytes32 paramsRoot, bytes32 optimiserRoot) private pure returns (bytes32) {
         bytes32 drawn = sha256(abi.encodePacked("atoll.rng.v1", uint64(0)));
         return sha256(abi.encodePacked("atoll.state.v1", paramsRoot, optimiserRoot, bytes32(0), drawn));
     }

@@ -9,10 +9,11 @@ import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 3: what SPEC-STEP.md does to numbers one by one.
-/// @notice Nearly all of its operations have formulas, which sdk/atoll/numerics/trace/opcodes.py says; floats.py beside it has
-/// the others on whole tensors.
+/// @notice Nearly all of its operations have formulas, which sdk/atoll/numerics/trace/opcodes.py
+/// says; floats.py beside it has the others on whole tensors.
 contract FloatSteps is IOneStep {
-    // ---- what is opened -------------------------------------------------------------------------------------------
+    // ---- what is opened
+    // -------------------------------------------------------------------------------------------
 
     /// @inheritdoc IOneStep
     function need(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
@@ -24,7 +25,7 @@ contract FloatSteps is IOneStep {
         if (op == Op.TOKEN_LOSS) return _tokenLossNeed(attributes, element, opened);
         uint256 reads = Formulas.floatReads(op, attributes);
         if (reads == 0) revert NoSuchOperation(op);
-        return Operands.place(reads, opened.length, element, Operands.word(attributes, 0));
+        return Operands.position(reads, opened.length, element, Operands.word(attributes, 0));
     }
 
     /// The pair's two numbers, which lie half a head apart; the cosine; the sine.
@@ -52,7 +53,8 @@ contract FloatSteps is IOneStep {
         return Need(0, 4 * (token * Operands.word(attributes, 0) + uint256(target)), 4);
     }
 
-    // ---- what is worked out ---------------------------------------------------------------------------------------
+    // ---- what is worked out
+    // ---------------------------------------------------------------------------------------
 
     /// @inheritdoc IOneStep
     function run(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)

@@ -8,8 +8,9 @@ import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title What elementwise operations read and give. contracts/tools/operations.py writes it.
-/// @notice Above an operation stands its formula, as in chapter 3 of SPEC-JUDGE.md. Reads are digits of `Operands.place`,
-/// the first input's the lowest, and 0 where an operation has rules of its own; x is what was opened.
+/// @notice Above an operation stands its formula, as in chapter 3 of SPEC-JUDGE.md. Reads are
+/// digits of `Operands.place`, the first input's the lowest, and 0 where an operation has rules of
+/// its own; x is what was opened.
 library Formulas {
     using Operands for bytes;
 

@@ -15,13 +15,17 @@ struct Part {
     bytes32[] path;
 }
 
-/// @title The judge: two parties search for the first thing that they computed otherwise, and the EVM computes it.
-/// @notice A segment: `openSteps`, `pickStep`, `postTrace`; a link: `postLink`. Then `pick` and `reveal` down the trace's tree, 64
-/// nodes a row; `pickNode`; `reveal` and `pick` down that node's bytes; `postLeaf`; `prove`. The challenger picks what
-/// differs first, so that it knows all inputs of what it disputes. SPEC-GAME.md is the rule; `protocol/games` does the same.
-/// @dev A move of another chain's history cannot hurt: claim, steps, results, rows and picks are bound by hashes of this game.
+/// @title The judge: two parties search for the first thing that they computed otherwise, and the
+/// EVM computes it.
+/// @notice A segment: `openSteps`, `pickStep`, `postTrace`; an update proof: `postUpdateProof`.
+/// Then `pick` and `reveal` down the trace's tree, 64 nodes a layer; `pickNode`; `reveal` and
+/// `pick` down that node's bytes; `postLeaf`; `prove`. The challenger picks what differs first, so
+/// that it knows all inputs of what it disputes. SPEC-GAME.md is the rule; `protocol/games` does
+/// the same.
+/// @dev A move of another chain's history cannot hurt: claim, steps, results, layers and picks are
+/// bound by hashes of this game.
 contract Game is GameQueue {
-    uint256 private constant ROW_LEVELS = 6;
+    uint256 private constant LAYER_LEVELS = 6;
     bytes32 private constant UPDATE = keccak256("atoll.update.v1");
 
     Judge public immutable judge;
@@ -35,11 +39,11 @@ contract Game is GameQueue {
     event StepPicked(uint256 indexed id, uint256 step);
     /// @notice The holder shows the top of the tree over a step's operations.
     /// @param nodes how many operations the step has
-    /// @param row six levels below the top
-    event TracePosted(uint256 indexed id, bytes32 root, uint256 nodes, bytes32[] row);
-    /// @notice The holder shows the row below the tree node in dispute.
-    event RowRevealed(uint256 indexed id, bytes32[] row);
-    /// @notice The challenger names the first tree node of a row that differs.
+    /// @param layer six levels below the top
+    event TracePosted(uint256 indexed id, bytes32 root, uint256 nodes, bytes32[] layer);
+    /// @notice The holder shows the layer below the tree node in dispute.
+    event LayerRevealed(uint256 indexed id, bytes32[] layer);
+    /// @notice The challenger names the first tree node of a layer that differs.
     /// @param level leaves being 0
     /// @param index within the level
     event Picked(uint256 indexed id, uint256 level, uint256 index);
@@ -67,10 +71,12 @@ contract Game is GameQueue {
         judge = Judge(judge_);
     }
 
-    /// @notice Holder: the digest of the state after every step, and what the work tag hashes, all finite.
+    /// @notice Holder: the digest of the state after every step, and what the work tag hashes, all
+    /// finite.
     /// @param header part 0 of the program
     /// @param states after each step; the last is the claim's closing digest
-    /// @param works of each step the norm (binary64) and every micro-batch's loss (binary32), big-endian
+    /// @param works of each step the norm (binary64) and every micro-batch's loss (binary32),
+    /// big-endian
     function openSteps(
         uint256 id,
         Claim calldata claim,
@@ -88,7 +94,7 @@ contract Game is GameQueue {
         if (states[count - 1] != claim.closing) revert WrongClosing(states[count - 1], claim.closing);
         bool isAsSaid = claim.workTag == 0 || keccak256(works) == claim.workTag;
         if (!isAsSaid) revert WrongWork(keccak256(works), claim.workTag);
-        m.from = _rootOfSteps(claim.opening, states, works, 8 + 4 * ProgramReader.microBatches(header.data));
+        m.from = _rootOfSteps(claim.initialState, states, works, 8 + 4 * ProgramReader.microBatches(header.data));
         m.nodes = uint40(ProgramReader.stepNodes(header.data));
         (m.size, m.step) = (uint64(count), uint32(claim.segment * count));
         _setTaking(m, header.data, claim);
@@ -114,17 +120,17 @@ contract Game is GameQueue {
 
     /// @notice Holder: the step's trace, whose last node is the result that it opened.
     /// @param path of that node in the trace
-    /// @param row the nodes of the trace's tree six levels below its top; of leaves, the digests
-    function postTrace(uint256 id, bytes32[] calldata path, bytes32[] calldata row) external {
+    /// @param layer the nodes of the trace's tree six levels below its top; of leaves, the digests
+    function postTrace(uint256 id, bytes32[] calldata path, bytes32[] calldata layer) external {
         Match storage m = _move(id, Phase.POST_TRACE);
-        _takeTrace(m, id, path, row);
+        _takeTrace(m, id, path, layer);
     }
 
-    /// @notice Holder: the link's trace, whose last node are the update's bytes.
+    /// @notice Holder: the update proof's trace, whose last node are the update's bytes.
     /// @param template of the last node; its size is that of the update
     /// @param roots params, optimiser, buffers, RNG: of the last state
     /// @param pieces piece root of the update
-    function postLink(
+    function postUpdateProof(
         uint256 id,
         Claim calldata claim,
         Part calldata header,
@@ -132,37 +138,38 @@ contract Game is GameQueue {
         bytes32[4] calldata roots,
         bytes32 pieces,
         bytes32[] calldata path,
-        bytes32[] calldata row
+        bytes32[] calldata layer
     ) external {
-        Match storage m = _move(id, Phase.POST_LINK);
+        Match storage m = _move(id, Phase.POST_UPDATE_PROOF);
         _requireClaim(m, claim);
         _requireRoots(claim, roots);
         _takeHeader(m, claim, header);
         uint256 steps = (claim.segment + 1) * ProgramReader.segment(header.data);
         if (steps > ProgramReader.steps(header.data)) revert WrongSegment(claim.segment, steps); // fewer: it ended early
-        _setLink(m, header.data, claim.round);
-        if (m.nodes == 0) return _decide(m, id, Outcome.CHALLENGER_FELL); // this job has no link that could be wrong
+        _setUpdateProof(m, header.data, claim.round);
+        if (m.nodes == 0) return _decide(m, id, Outcome.CHALLENGER_LOST); // this job has no update proof that could be wrong
         _requireTemplate(m, claim, template, m.nodes - 1);
         bytes32 update = keccak256(abi.encode(UPDATE, uint64(ProgramReader.outputBytes(template.data)), pieces));
         if (update != claim.updateRoot) revert WrongUpdate(update, claim.updateRoot);
-        (m.from, m.result, m.step) = (claim.opening, pieces, uint32(steps));
-        _takeTrace(m, id, path, row);
+        (m.from, m.result, m.step) = (claim.initialState, pieces, uint32(steps));
+        _takeTrace(m, id, path, layer);
     }
 
-    /// @notice Holder: the nodes six levels below the one in dispute (fewer, where there are not six); of leaves, their digests.
-    function reveal(uint256 id, bytes32[] calldata row) external {
+    /// @notice Holder: the nodes six levels below the one in dispute (fewer, where there are not
+    /// six); of leaves, their digests.
+    function reveal(uint256 id, bytes32[] calldata layer) external {
         Match storage m = _move(id, Phase.REVEAL);
-        bytes32 above = _above(m, row, uint256(m.index) << _levels(m), Openings.none());
+        bytes32 above = _above(m, layer, uint256(m.index) << _levels(m), Openings.none());
         if (above != m.tree) revert WrongPath(above, m.tree);
         m.phase = Phase.PICK;
-        emit RowRevealed(id, row);
+        emit LayerRevealed(id, layer);
     }
 
-    /// @notice Challenger: the first node of the revealed row that differs from its own.
-    /// @param path of the node up to the one above the row
+    /// @notice Challenger: the first node of the revealed layer that differs from its own.
+    /// @param path of the node up to the one above the layer
     function pick(uint256 id, uint256 child, bytes32 node, bytes32[] calldata path) external {
         Match storage m = _move(id, Phase.PICK);
-        if (m.level <= ROW_LEVELS && !m.inTensor) revert WrongChild(child); // that is a node of the trace
+        if (m.level <= LAYER_LEVELS && !m.inTensor) revert WrongChild(child); // that is a node of the trace
         _takeChild(m, child, node, path);
         m.phase = m.level == 0 ? Phase.POST_LEAF : Phase.REVEAL;
         emit Picked(id, m.level, m.index);
@@ -179,7 +186,7 @@ contract Game is GameQueue {
     ) external {
         Match storage m = _move(id, Phase.PICK);
         _requireClaim(m, claim);
-        if (m.level > ROW_LEVELS || m.inTensor) revert WrongChild(child); // not yet, or not any more
+        if (m.level > LAYER_LEVELS || m.inTensor) revert WrongChild(child); // not yet, or not any more
         _takeChild(m, child, digest, path);
         m.node = uint40(m.index);
         _requireTemplate(m, claim, template, m.node);
@@ -204,7 +211,8 @@ contract Game is GameQueue {
         emit LeafPosted(id, leaf);
     }
 
-    /// @notice Challenger: one element of the posted leaf, and all that it is computed from. This decides the game.
+    /// @notice Challenger: one element of the posted leaf, and all that it is computed from. This
+    /// decides the game.
     function prove(uint256 id, Claim calldata claim, Proof calldata proof) external {
         Match storage m = _move(id, Phase.PROVE);
         _requireClaim(m, claim);
@@ -214,17 +222,18 @@ contract Game is GameQueue {
         bytes memory computed = judge.compute(Disputed(m.from, m.trace, m.nodes, m.node, m.step), claim, proof);
         bool isRight = computed.length == ProgramReader.elementBytes(proof.template)
             && keccak256(computed) == keccak256(_first(posted, computed.length));
-        _decide(m, id, isRight ? Outcome.CHALLENGER_FELL : Outcome.HOLDER_FELL);
+        _decide(m, id, isRight ? Outcome.CHALLENGER_LOST : Outcome.HOLDER_LOST);
     }
 
     // --- steps and traces ---
 
-    function _setLink(Match storage m, bytes calldata header, uint32 round) private {
-        (uint256 nodes, uint8 part) = ProgramReader.link(header, round);
+    function _setUpdateProof(Match storage m, bytes calldata header, uint32 round) private {
+        (uint256 nodes, uint8 part) = ProgramReader.updateProof(header, round);
         (m.nodes, m.part) = (uint40(nodes), part);
     }
 
-    /// @dev One step of a round is of another part: the one that takes in what the round before merged.
+    /// @dev One step of a round is of another part: the one that mixes in what the round before
+    /// merged.
     function _setTaking(Match storage m, bytes calldata header, Claim calldata claim) private {
         (uint256 nodes, uint8 part) = ProgramReader.taking(header, claim.round);
         if (nodes == 0) return;
@@ -241,7 +250,7 @@ contract Game is GameQueue {
 
     function _requireRoots(Claim calldata claim, bytes32[4] calldata roots) private pure {
         bytes32 digest = sha256(abi.encodePacked("atoll.state.v1", roots));
-        if (digest != claim.opening) revert WrongRoots(digest, claim.opening);
+        if (digest != claim.initialState) revert WrongRoots(digest, claim.initialState);
     }
 
     function _requireTemplate(Match storage m, Claim calldata claim, Part calldata template, uint256 node)
@@ -254,8 +263,9 @@ contract Game is GameQueue {
         ProgramReader.iteration(template.data, node);
     }
 
-    /// @dev Leaf i of the tree is keccak of the state that step i opens with and of what it results in.
-    function _rootOfSteps(bytes32 opening, bytes32[] calldata states, bytes calldata works, uint256 workBytes)
+    /// @dev Leaf i of the tree is keccak of the state that step i opens with and of what it results
+    /// in.
+    function _rootOfSteps(bytes32 initialState, bytes32[] calldata states, bytes calldata works, uint256 workBytes)
         private
         pure
         returns (bytes32)
@@ -264,7 +274,7 @@ contract Game is GameQueue {
             revert WrongLength(works.length, states.length * workBytes);
         }
         bytes32[] memory leaves = new bytes32[](states.length);
-        bytes32 from = opening;
+        bytes32 from = initialState;
         for (uint256 i = 0; i < states.length; i++) {
             bytes calldata work = works[i * workBytes:(i + 1) * workBytes];
             if (states[i] == 0) revert NotFinite(i); // what RESULT gives of such a step
@@ -282,16 +292,16 @@ contract Game is GameQueue {
         }
     }
 
-    function _takeTrace(Match storage m, uint256 id, bytes32[] calldata path, bytes32[] calldata row) private {
+    function _takeTrace(Match storage m, uint256 id, bytes32[] calldata path, bytes32[] calldata layer) private {
         uint256 nodes = m.nodes;
         m.level = uint8(Openings.height(nodes));
         m.index = 0;
         bytes32 root = Openings.rootFrom(m.result, nodes - 1, nodes, path);
-        bytes32 above = _above(m, row, 0, Openings.none());
+        bytes32 above = _above(m, layer, 0, Openings.none());
         if (above != root) revert WrongPath(above, root);
         (m.trace, m.tree) = (root, root);
         m.phase = Phase.PICK;
-        emit TracePosted(id, root, nodes, row);
+        emit TracePosted(id, root, nodes, layer);
     }
 
     // --- the search ---
@@ -305,7 +315,7 @@ contract Game is GameQueue {
         (m.tree, m.index, m.level) = (node, uint64(index), uint8(m.level - levels));
     }
 
-    /// @dev The node in dispute, from some of the row below it.
+    /// @dev The node in dispute, from some of the layer below it.
     function _above(Match storage m, bytes32[] memory nodes, uint256 first, bytes32[] calldata siblings)
         private
         view
@@ -323,7 +333,7 @@ contract Game is GameQueue {
     }
 
     function _levels(Match storage m) private view returns (uint256) {
-        return m.level < ROW_LEVELS ? m.level : ROW_LEVELS;
+        return m.level < LAYER_LEVELS ? m.level : LAYER_LEVELS;
     }
 
     /// @return leaves of the tree that is searched

@@ -8,14 +8,15 @@ import {Pull} from "../libraries/Pull.sol";
 import {Wired} from "../libraries/Wired.sol";
 import {Claim, IClaims, IGame} from "./IClaims.sol";
 
-/// Whose move it is follows: the holder in OPEN_STEPS, POST_TRACE, POST_LINK, REVEAL and POST_LEAF, else the challenger.
+/// Whose move it is follows: the holder in OPEN_STEPS, POST_TRACE, POST_UPDATE_PROOF, REVEAL and
+/// POST_LEAF, else the challenger.
 enum Phase {
     NONE,
     WAITING, // for the game about the same bond that is being played
     OPEN_STEPS,
     PICK_STEP,
     POST_TRACE,
-    POST_LINK,
+    POST_UPDATE_PROOF,
     PICK,
     REVEAL,
     POST_LEAF,
@@ -26,21 +27,24 @@ enum Phase {
 
 enum Outcome {
     NONE,
-    HOLDER_FELL,
-    CHALLENGER_FELL,
-    SENT_HOME // never played to an end: pushed out, too late, or the holder fell otherwise
+    HOLDER_LOST,
+    CHALLENGER_LOST,
+    SENT_HOME // never played to an end: pushed out, too late, or the holder was slashed otherwise
 }
 
 /// @title Who plays when: bonds, queues, clocks, endings.
-/// @notice One game at a time about a set, which is a holder's bond in a job; at most five wait; the largest bond is next, ties by
-/// order; a larger bond pushes the smallest out, which goes home; nobody can withdraw. Who is to move and has no time left loses.
-/// @dev Why a holder's sham games against itself do not pay. A queue is one bond's, so whatever ends it is the fall of that very
-/// bond. A sham that does not end so burns half of what was bid for it, and to stay before an honest challenge it has to bid
-/// more; bids have no upper bound, so who was pushed out bids again, and gets its bid back. Those who wait when the window ends
-/// begin before `latestStart`, unless larger bids about later rounds come in between, each of which burns half: no game outlasts
-/// `longestGame`, and there are five whole games of slack for whoever calls `timeout` when it can. A game that could not begin
-/// by then goes home: a holder must not lose by the games of others. No token is pushed to anyone (`withdraw`), so no party
-/// can make an ending revert.
+/// @notice One game at a time about a set, which is a holder's bond in a job; at most five wait;
+/// the largest bond is next, ties by order; a larger bond pushes the smallest out, which goes home;
+/// nobody can withdraw. Who is to move and has no time left loses.
+/// @dev Why a holder's sham games against itself do not pay. A queue is one bond's, so whatever
+/// ends it is the slash of that very bond. A sham that does not end so burns half of what was bid
+/// for it, and to stay before an honest challenge it has to bid more; bids have no upper bound, so
+/// who was pushed out bids again, and gets its bid back. Those who wait when the window ends begin
+/// before `latestStart`, unless larger bids about later rounds come in between, each of which burns
+/// half: no game outlasts `longestGame`, and there are five whole games of slack for whoever calls
+/// `timeout` when it can. A game that could not begin by then goes home: a holder must not lose by
+/// the games of others. No token is pushed to anyone (`withdraw`), so no party can make an ending
+/// revert.
 abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
@@ -53,16 +57,16 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         uint32 challengerLeft;
         Phase phase;
         Outcome outcome;
-        bool isLink;
+        bool isUpdateProof;
         bool inTensor; // the search is in the node's bytes, not in the trace any more
         uint128 bond;
         uint64 latestStart;
         uint32 step; // in the round
         uint8 level; // of the tree node in dispute, leaves being 0
-        uint24 takes; // 1 + which step of the segment takes in what was merged; 0: none
+        uint24 takes; // 1 + which step of the segment mixes in what was merged; 0: none
         bytes32 claim; // keccak256(abi.encode(Claim))
         bytes32 set;
-        bytes32 place;
+        bytes32 position;
         bytes32 header; // keccak256
         bytes32 from; // root over the segment's steps; then the digest of the state that the step opens with
         bytes32 result; // piece root of the trace's last node
@@ -74,7 +78,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         uint64 index; // of the tree node in dispute, within its level
         uint64 size; // steps of the segment; then bytes of the node
         uint8 part; // of the program
-        uint40 takingNodes; // of the trace of the step that takes in
+        uint40 takingNodes; // of the trace of the step that mixes in
     }
 
     struct Queue {
@@ -84,9 +88,10 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
 
     address public constant BURN = address(0xdead);
     uint256 public constant MAX_WAITING = 5;
-    /// No game has more moves: traces below 2^40 nodes (7 rows) and tensors below 2^64 bytes (9 rows).
+    /// No game has more moves: traces below 2^40 nodes (7 layers) and tensors below 2^64 bytes (9
+    /// layers).
     uint256 public constant MAX_MOVES = 40;
-    uint256 public constant FELL_GAS = 2_000_000;
+    uint256 public constant SLASH_GAS = 2_000_000;
 
     IERC20 public immutable token;
     /// Seconds that no game exceeds, both allowances and every move's own minutes together.
@@ -96,9 +101,9 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     uint256 public games; // ids are 1 … games
     mapping(uint256 id => Match) internal _matches;
     mapping(bytes32 set => Queue) internal _queues;
-    mapping(bytes32 setOrPlace => uint256) public openGames;
-    mapping(bytes32 set => bool) public hasFallen;
-    mapping(bytes32 said => bool) public wasChallenged; // keccak of challenger, place, segment and whether it is the link
+    mapping(bytes32 setOrPosition => uint256) public openGames;
+    mapping(bytes32 set => bool) public isSlashed;
+    mapping(bytes32 said => bool) public wasChallenged; // keccak of challenger, position, segment and whether it is the update proof
     /// @notice Wei that `withdraw` sends to the account.
     /// @custom:caller anyone
     mapping(address account => uint256) public owed;
@@ -134,7 +139,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     error WindowOver(uint256 windowEnd, uint256 now_);
     error WrongBond(uint256 bond, uint256 lowest);
     error TooLong(uint256 seconds_, uint256 longest);
-    error SetFell(bytes32 set);
+    error SetSlashed(bytes32 set);
     error QueueFull(uint256 bond, uint256 smallest);
     error WrongPhase(Phase phase, Phase needed);
     error NotYourMove(address caller, address mover);
@@ -142,7 +147,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     error StillInTime(uint256 deadline, uint256 now_);
     error AnotherClaim(bytes32 given, bytes32 played);
     error QueueHasRoom(uint256 waiting, uint256 most);
-    error NotFallen(bytes32 set);
+    error NotSlashed(bytes32 set);
     error NotEnoughGas(uint256 left, uint256 needed);
 
     constructor(address token_, uint256 longestGame_) {
@@ -155,18 +160,19 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     }
 
     /// @notice Challenges a claim with a bond, which the caller has allowed this contract to take.
-    /// @return id of the game, which begins at once unless another about the same bond is being played
+    /// @return id of the game, which begins at once unless another about the same bond is being
+    /// played
     /// @custom:caller a challenger
     function challenge(bytes calldata evidence, uint128 bond) external nonReentrant returns (uint256 id) {
         Claim memory c = claims.claim(evidence);
         if (block.timestamp >= c.windowEnd) revert WindowOver(c.windowEnd, block.timestamp);
-        if (hasFallen[c.set]) revert SetFell(c.set);
+        if (isSlashed[c.set]) revert SetSlashed(c.set);
         if (bond == 0 || bond < c.lowestBond) revert WrongBond(bond, c.lowestBond);
         uint256 longest = uint256(c.holderSeconds) + c.challengerSeconds + MAX_MOVES * c.moveSeconds;
         if (longest > longestGame) revert TooLong(longest, longestGame);
         id = ++games;
         _store(_matches[id], c, bond);
-        openGames[c.place]++;
+        openGames[c.position]++;
         openGames[c.set]++;
         wasChallenged[_accusation(c)] = true;
         emit Challenged(id, c.holder, msg.sender, bond, c, evidence);
@@ -174,8 +180,10 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         Pull.exactly(token, bond);
     }
 
-    /// @notice Remembers that the caller would challenge with the least bond, for which a full queue has no room. Takes nothing.
-    /// @dev Else a holder that fills its own queue until half of the window makes honest accusations look dropped.
+    /// @notice Remembers that the caller would challenge with the least bond, for which a full
+    /// queue has no room. Takes nothing.
+    /// @dev Else a holder that fills its own queue until half of the window makes honest
+    /// accusations look dropped.
     /// @custom:caller a challenger
     function crowdedOut(bytes calldata evidence) external {
         Claim memory c = claims.claim(evidence);
@@ -186,11 +194,12 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         emit CrowdedOut(msg.sender, c);
     }
 
-    /// @dev About an earlier round of the reset period it is the accusation that the place's own round began with something false.
+    /// @dev About an earlier round of the reset period it is the accusation that the position's own
+    /// round began with something false.
     function _accusation(Claim memory c) private view returns (bytes32) {
-        bool isEarlier = c.round < uint32(uint256(c.place));
-        (uint256 segment, bool isLink) = isEarlier ? (0, false) : (uint256(c.segment), c.isLink);
-        return keccak256(abi.encode(msg.sender, c.place, segment, isLink));
+        bool isEarlier = c.round < uint32(uint256(c.position));
+        (uint256 segment, bool isUpdateProof) = isEarlier ? (0, false) : (uint256(c.segment), c.isUpdateProof);
+        return keccak256(abi.encode(msg.sender, c.position, segment, isUpdateProof));
     }
 
     /// @notice Ends a game in which who is to move has no time left. Anyone may call.
@@ -200,10 +209,11 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         uint256 deadline = deadlineOf(id);
         if (deadline == 0) revert WrongPhase(m.phase, Phase.OPEN_STEPS);
         if (block.timestamp < deadline) revert StillInTime(deadline, block.timestamp);
-        _end(id, _isHoldersMove(m.phase) ? Outcome.HOLDER_FELL : Outcome.CHALLENGER_FELL);
+        _end(id, _isHoldersMove(m.phase) ? Outcome.HOLDER_LOST : Outcome.CHALLENGER_LOST);
     }
 
-    /// @notice Ends a game that a proof decided: pays, slashes, and lets the next one begin. Anyone may call.
+    /// @notice Ends a game that a proof decided: pays, slashes, and lets the next one begin. Anyone
+    /// may call.
     /// @dev Apart from the proof, so that this does not come on top of the dearest transaction.
     /// @custom:caller anyone, once
     function conclude(uint256 id) external nonReentrant {
@@ -212,11 +222,12 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         _end(id, m.outcome);
     }
 
-    /// @notice Ends the games about a holder that fell otherwise than by one of them: every bond goes home. Anyone may call.
+    /// @notice Ends the games about a holder that was slashed otherwise than by one of them: every
+    /// bond goes home. Anyone may call.
     /// @custom:caller anyone, once
-    function endFallen(bytes32 set) external nonReentrant {
+    function endSlashed(bytes32 set) external nonReentrant {
         uint256 playing = _queues[set].playing;
-        if (playing == 0 || !claims.hasFallen(set)) revert NotFallen(set);
+        if (playing == 0 || !claims.isSlashed(set)) revert NotSlashed(set);
         _end(playing, Outcome.SENT_HOME);
     }
 
@@ -247,12 +258,13 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     /// @inheritdoc IGame
     function lowestOpen(bytes32 set) external view returns (bytes32) {
         Queue storage q = _queues[set];
-        return q.playing == 0 ? bytes32(type(uint256).max) : _lowestPlace(_matches[q.playing], q);
+        return q.playing == 0 ? bytes32(type(uint256).max) : _lowestPosition(_matches[q.playing], q);
     }
 
     // --- what moves share ---
 
-    /// @dev Takes the move from who owes it: the right party, in the right phase, in time. Its clock stops.
+    /// @dev Takes the move from who owes it: the right party, in the right phase, in time. Its
+    /// clock stops.
     function _move(uint256 id, Phase phase) internal returns (Match storage m) {
         m = _matches[id];
         if (m.phase != phase) revert WrongPhase(m.phase, phase);
@@ -278,25 +290,26 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         emit Decided(id, outcome);
     }
 
-    /// @dev Pays, ends what falls with it, or lets the next game begin; and tells the claims contract at the very end. Where the
-    /// holder fell otherwise meanwhile nobody loses: there is no bond any more that one could still win.
+    /// @dev Pays, ends what falls with it, or lets the next game begin; and tells the claims
+    /// contract at the very end. Where the holder was slashed otherwise meanwhile nobody loses:
+    /// there is no bond any more that one could still win.
     function _end(uint256 id, Outcome outcome) internal {
         Match storage m = _matches[id];
         Queue storage q = _queues[m.set];
-        if (claims.hasFallen(m.set)) outcome = Outcome.SENT_HOME;
+        if (claims.isSlashed(m.set)) outcome = Outcome.SENT_HOME;
         _close(m, id, outcome);
         q.playing = 0;
-        if (outcome == Outcome.CHALLENGER_FELL) {
+        if (outcome == Outcome.CHALLENGER_LOST) {
             uint256 bond = m.bond;
             owed[claims.payeeOf(m.holder)] += bond / 2;
             owed[BURN] += bond - bond / 2;
             return _beginNext(q);
         }
-        hasFallen[m.set] = true;
+        isSlashed[m.set] = true;
         owed[m.challenger] += m.bond;
-        bytes32 lowest = _lowestPlace(m, q);
+        bytes32 lowest = _lowestPosition(m, q);
         _sendAllHome(q);
-        _tell(id, m.set, lowest, outcome == Outcome.HOLDER_FELL ? m.challenger : address(0));
+        _tell(id, m.set, lowest, outcome == Outcome.HOLDER_LOST ? m.challenger : address(0));
     }
 
     // --- the queue ---
@@ -304,9 +317,9 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     function _store(Match storage m, Claim memory c, uint128 bond) private {
         (m.challenger, m.holder, m.bond) = (msg.sender, c.holder, bond);
         (m.moveSeconds, m.holderLeft, m.challengerLeft) = (c.moveSeconds, c.holderSeconds, c.challengerSeconds);
-        (m.phase, m.isLink) = (Phase.WAITING, c.isLink);
+        (m.phase, m.isUpdateProof) = (Phase.WAITING, c.isUpdateProof);
         m.latestStart = uint64(c.windowEnd + MAX_WAITING * longestGame);
-        (m.claim, m.set, m.place) = (keccak256(abi.encode(c)), c.set, c.place);
+        (m.claim, m.set, m.position) = (keccak256(abi.encode(c)), c.set, c.position);
     }
 
     function _enqueue(Queue storage q, uint256 id, uint256 bond) private {
@@ -338,17 +351,17 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     function _begin(Queue storage q, uint256 id) private {
         Match storage m = _matches[id];
         q.playing = id;
-        m.phase = m.isLink ? Phase.POST_LINK : Phase.OPEN_STEPS;
+        m.phase = m.isUpdateProof ? Phase.POST_UPDATE_PROOF : Phase.OPEN_STEPS;
         m.since = uint64(block.timestamp);
         emit Began(id, m.holder);
     }
 
-    /// @return lowest place of a game and of those that wait behind it
-    function _lowestPlace(Match storage m, Queue storage q) private view returns (bytes32 lowest) {
-        lowest = m.place;
+    /// @return lowest position of a game and of those that wait behind it
+    function _lowestPosition(Match storage m, Queue storage q) private view returns (bytes32 lowest) {
+        lowest = m.position;
         for (uint256 i = 0; i < q.waiting.length; i++) {
-            bytes32 place = _matches[q.waiting[i]].place;
-            if (place < lowest) lowest = place;
+            bytes32 position = _matches[q.waiting[i]].position;
+            if (position < lowest) lowest = position;
         }
     }
 
@@ -366,24 +379,24 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
 
     function _close(Match storage m, uint256 id, Outcome outcome) private {
         (m.phase, m.outcome) = (Phase.OVER, outcome);
-        openGames[m.place]--;
+        openGames[m.position]--;
         openGames[m.set]--;
         emit Ended(id, outcome);
     }
 
     /// @dev The gas is checked first, so that nobody can end a game and starve what it tells.
     function _tell(uint256 id, bytes32 set, bytes32 lowest, address challenger) private {
-        uint256 needed = FELL_GAS * 64 / 63 + 10_000;
+        uint256 needed = SLASH_GAS * 64 / 63 + 10_000;
         if (gasleft() < needed) revert NotEnoughGas(gasleft(), needed);
-        try claims.fell{gas: FELL_GAS}(set, lowest, challenger) {}
+        try claims.slash{gas: SLASH_GAS}(set, lowest, challenger) {}
         catch {
             emit NotTold(id, set);
         }
     }
 
-    function _takeOut(Queue storage q, uint256 place) private returns (uint256 id) {
-        id = q.waiting[place];
-        q.waiting[place] = q.waiting[q.waiting.length - 1];
+    function _takeOut(Queue storage q, uint256 position) private returns (uint256 id) {
+        id = q.waiting[position];
+        q.waiting[position] = q.waiting[q.waiting.length - 1];
         q.waiting.pop();
     }
 
@@ -394,7 +407,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     }
 
     function _isHoldersMove(Phase phase) private pure returns (bool) {
-        return phase == Phase.OPEN_STEPS || phase == Phase.POST_TRACE || phase == Phase.POST_LINK
+        return phase == Phase.OPEN_STEPS || phase == Phase.POST_TRACE || phase == Phase.POST_UPDATE_PROOF
             || phase == Phase.REVEAL || phase == Phase.POST_LEAF;
     }
 }

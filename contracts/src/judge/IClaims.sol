@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// What somebody said about its training, and what the chain knows of it: enough to play a game about it.
-/// A segment says: these steps lead from `opening` to `closing`, and their norms and losses hash to `workTag`.
-/// A link says: what was sent (`updateRoot`) follows from the last state (`opening`), whose moments are those revealed.
+/// What somebody said about its training, and what the chain knows of it: enough to play a game
+/// about it. A segment says: these steps lead from `initialState` to `closing`, and their norms and
+/// losses hash to `workTag`. An update proof says: what was sent (`updateRoot`) follows from the
+/// last state (`initialState`), whose moments are those revealed.
 struct Claim {
     address holder; // who made the claim, and defends it
-    bytes32 set; // the bond that the claim stands on: a fall ends every game about the same set
-    bytes32 place; // the pay that a game holds up: `IGame.openGames` counts by it
+    bytes32 set; // the bond that the claim stands on: a slash ends every game about the same set
+    bytes32 position; // the pay that a game holds up: `IGame.openGames` counts by it
     bytes32 program; // Terms.program; never zero
-    bool isLink;
+    bool isUpdateProof;
     uint16 seat;
     uint32 round;
-    uint32 segment; // its number in the round; of a link that of the last one that was done
+    uint32 segment; // its number in the round; of an update proof that of the last one that was done
     bytes32 dataSeed;
-    bytes32 opening; // state digest before the segment; of a link, after the last one
-    bytes32 closing; // state digest after the segment; of a link zero
-    bytes32 workTag; // of the segment, without a mask; of a link zero, and where no key shows it
-    bytes32 updateRoot; // of a link; else zero
+    bytes32 initialState; // state digest before the segment; of an update proof, after the last one
+    bytes32 closing; // state digest after the segment; of an update proof zero
+    bytes32 workTag; // of the segment, without a mask; of an update proof zero, and where no key shows it
+    bytes32 updateRoot; // of an update proof; else zero
     bytes32 modelParams; // params root of the global state that the round began with
     bytes32 modelExponents; // SHA-256 of that state's exponents, as in its digest
     uint64 windowEnd; // unix seconds; challenges are taken until then
@@ -29,20 +30,24 @@ struct Claim {
 
 /// @title The contract that holds claims and the bonds that they stand on.
 interface IClaims {
-    /// @notice The claim that the evidence shows. Reverts where it shows none that can be challenged: not revealed, not
-    /// settled, of a segment that was not done, without a program, of a holder that fell, or out of its time.
+    /// @notice The claim that the evidence shows. Reverts where it shows none that can be
+    /// challenged: not revealed, not settled, of a segment that was not done, without a program, of
+    /// a holder that was slashed, or out of its time.
     function claim(bytes calldata evidence) external view returns (Claim memory);
 
-    /// @notice The holder lost a game: its bond is slashed, a share to the challenger, the rest burnt, and the pay of `place`
-    /// (and of whatever else stands on the set and is not final) is lost. Only the game calls it, once a set. Of one that fell
-    /// otherwise before, the challenger is nobody.
-    /// @param place the lowest of the game's and of those that waited behind it: a set's places are in the order of rounds
-    /// @dev It must do what can still be done and not revert, whatever happened to set or holder meanwhile. It has 2,000,000 gas;
-    /// the game goes on without it if it reverts all the same.
-    function fell(bytes32 set, bytes32 place, address challenger) external;
+    /// @notice The holder lost a game: its bond is slashed, a share to the challenger, the rest
+    /// burnt, and the pay of `position` (and of whatever else stands on the set and is not final)
+    /// is lost. Only the game calls it, once a set. Of one that was slashed otherwise before, the
+    /// challenger is nobody.
+    /// @param position the lowest of the game's and of those that waited behind it: a set's
+    /// positions are in the order of rounds
+    /// @dev It must do what can still be done and not revert, whatever happened to set or holder
+    /// meanwhile. It has 2,000,000 gas; the game goes on without it if it reverts all the same.
+    function slash(bytes32 set, bytes32 position, address challenger) external;
 
-    /// @notice Whether the holder has lost its bond: to a game, or otherwise, of which nobody tells the game.
-    function hasFallen(bytes32 set) external view returns (bool);
+    /// @notice Whether the holder has lost its bond: to a game, or otherwise, of which nobody tells
+    /// the game.
+    function isSlashed(bytes32 set) external view returns (bool);
 
     /// @notice Whom a holder's gain of a game belongs to. It must not revert.
     function payeeOf(address holder) external view returns (address);
@@ -50,16 +55,18 @@ interface IClaims {
 
 /// @title What the holder of claims asks the game.
 interface IGame {
-    /// @notice Games about this place that are waiting or being played: its pay is not final before there are none.
-    function openGames(bytes32 place) external view returns (uint256);
+    /// @notice Games about this position that are waiting or being played: its pay is not final
+    /// before there are none.
+    function openGames(bytes32 position) external view returns (uint256);
 
     /// @notice Whether a holder of this set lost a game.
-    function hasFallen(bytes32 set) external view returns (bool);
+    function isSlashed(bytes32 set) external view returns (bool);
 
-    /// @notice The lowest place of the set's open games; the largest word where there are none.
+    /// @notice The lowest position of the set's open games; the largest word where there are none.
     function lowestOpen(bytes32 set) external view returns (bytes32);
 
     /// @notice Whether the account challenged that, or found the queue full (`crowdedOut`).
-    /// @param said keccak of challenger, place, segment and whether it is the link, as ABI words
+    /// @param said keccak of challenger, position, segment and whether it is the update proof, as
+    /// ABI words
     function wasChallenged(bytes32 said) external view returns (bool);
 }

@@ -6,15 +6,17 @@ import {Op} from "./Op.sol";
 import {Operands} from "./Operands.sol";
 
 /// @title Family 0: what a step takes from elsewhere.
-/// @notice sdk/atoll/numerics/trace/imports.py has the same operations on whole tensors, and opcodes.py their words and
-/// inputs. Whatever vouches for the bytes, this only says which they are and turns them into the trace's.
+/// @notice sdk/atoll/numerics/trace/imports.py has the same operations on whole tensors, and
+/// opcodes.py their words and inputs. Whatever vouches for the bytes, this only says which they are
+/// and turns them into the trace's.
 contract ImportSteps is IOneStep {
     // Bytes of the context: data seed, seat, round, step and global step are its first five words.
     uint256 private constant SEED_AND_SEAT = 64;
     uint256 private constant SEED_TO_STEP = 128;
     uint256 private constant GLOBAL_STEP_AT = 128;
 
-    // ---- what is opened -------------------------------------------------------------------------------------------
+    // ---- what is opened
+    // -------------------------------------------------------------------------------------------
 
     /// @inheritdoc IOneStep
     function need(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
@@ -48,8 +50,8 @@ contract ImportSteps is IOneStep {
 
     /// The token of an input, or the one after it: a sequence has one token more than inputs.
     function _tokenNeed(uint256 op, uint256 length, uint256 element) private pure returns (Need memory) {
-        uint256 place = element + element / length;
-        return Need(0, 4 * (op == Op.TARGETS ? place + 1 : place), 4);
+        uint256 position = element + element / length;
+        return Need(0, 4 * (op == Op.TARGETS ? position + 1 : position), 4);
     }
 
     /// The token word of an element [b, T + 1] of the micro-batch.
@@ -68,7 +70,8 @@ contract ImportSteps is IOneStep {
         return Need(0, width * (start + element % row), width);
     }
 
-    /// @return drawn number `index` below `limit` of the stream of this tag and key (`protocol/draws.py`)
+    /// @return drawn number `index` below `limit` of the stream of this tag and key
+    /// (`protocol/draws.py`)
     function _draw(bytes memory key, uint256 index, uint256 limit) private pure returns (uint256 drawn) {
         uint256 end = (1 << 64) - (1 << 64) % limit;
         bytes memory message = abi.encodePacked(key, uint32(0));
@@ -102,7 +105,8 @@ contract ImportSteps is IOneStep {
         return Operands.word(attributes, 0) + 16 * uint256(row - 1);
     }
 
-    // ---- what it gives --------------------------------------------------------------------------------------------
+    // ---- what it gives
+    // --------------------------------------------------------------------------------------------
 
     /// @inheritdoc IOneStep
     function run(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
@@ -130,7 +134,8 @@ contract ImportSteps is IOneStep {
         revert NoSuchOperation(op);
     }
 
-    /// @return i32: the id, or −1 − id where the highest bit of a blinded tag says that it is no target
+    /// @return i32: the id, or −1 − id where the highest bit of a blinded tag says that it is no
+    /// target
     function _token(bytes calldata attributes, uint256 word) private pure returns (uint256) {
         uint256 bit = 1 << (8 * Operands.word(attributes, 2) - 1);
         bool isNone = Operands.word(attributes, 3) == 1 && word & bit != 0;

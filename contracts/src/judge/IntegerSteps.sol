@@ -10,8 +10,8 @@ import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 1: structure, reductions, grids, int8 products, embedding.
-/// @notice sdk/atoll/numerics/trace/integers.py has the same operations on whole tensors, and opcodes.py their words and
-/// inputs.
+/// @notice sdk/atoll/numerics/trace/integers.py has the same operations on whole tensors, and
+/// opcodes.py their words and inputs.
 contract IntegerSteps is IOneStep {
     /// The sort key of no token.
     uint256 private constant PADDING = 0x7fffffffffffffff;
@@ -21,7 +21,8 @@ contract IntegerSteps is IOneStep {
     uint256 private constant LEAST_FIELD = 47; // the exponent's field of 2^-80, below which no grid's largest number counts
     uint256 private constant SPLIT_INVERSE = 0x3b810204; // of chapter 2: the binary32 number nearest to 1 / 254
 
-    // ---- what is opened -------------------------------------------------------------------------------------------
+    // ---- what is opened
+    // -------------------------------------------------------------------------------------------
 
     /// @inheritdoc IOneStep
     function need(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
@@ -41,24 +42,24 @@ contract IntegerSteps is IOneStep {
         if (op == Op.PREFIX) return k == 0 ? _prefixNeed(attributes, element) : _nothing();
         if (op == Op.ADD_BEFORE) return _addBeforeNeed(attributes, element, k);
         uint256 reads = Formulas.integerReads(op, attributes);
-        if (reads != 0) return Operands.place(reads, k, element, first);
+        if (reads != 0) return Operands.position(reads, k, element, first);
         return _embeddingNeed(op, attributes, element, opened);
     }
 
     function _nothing() private pure returns (Need memory) {}
 
-    /// The element that a VIEW, CONCAT or COPY has in its place.
+    /// The element that a VIEW, CONCAT or COPY has in its position.
     function _copied(uint256 op, bytes calldata attributes, uint256 element) private pure returns (Need memory) {
         uint256 width = Operands.word(attributes, 0);
         if (op == Op.COPY) return Need(0, width * element, width);
         if (op == Op.VIEW) {
-            uint256 place = Operands.word(attributes, 5);
+            uint256 position = Operands.word(attributes, 5);
             for (uint256 i = 4; i > 0; --i) {
                 uint256 size = Operands.word(attributes, i);
-                place += (element % size) * Operands.word(attributes, i + 5);
+                position += (element % size) * Operands.word(attributes, i + 5);
                 element /= size;
             }
-            return Need(0, width * place, width);
+            return Need(0, width * position, width);
         }
         uint256 inputs = attributes.length / 8 - 2;
         uint256 all;
@@ -117,9 +118,9 @@ contract IntegerSteps is IOneStep {
         if (k == 0) return Need(0, 8 * element, 8);
         uint256 columns = Operands.word(attributes, 0);
         uint256 block_ = Operands.word(attributes, 1);
-        uint256 place = (element % columns) / block_;
-        if (k > 1 || place == 0) return _nothing();
-        return Need(1, 8 * ((element / columns) * ((columns + block_ - 1) / block_) + place - 1), 8);
+        uint256 position = (element % columns) / block_;
+        if (k > 1 || position == 0) return _nothing();
+        return Need(1, 8 * ((element / columns) * ((columns + block_ - 1) / block_) + position - 1), 8);
     }
 
     function _embeddingNeed(uint256 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
@@ -147,7 +148,8 @@ contract IntegerSteps is IOneStep {
         return k == 1 ? Need(1, 4 * (Operands.load(opened[0]) * first + element % first), 4) : _nothing();
     }
 
-    /// The level of at most 128 keys whole; then, of each level below, the 128 keys among which the id begins.
+    /// The level of at most 128 keys whole; then, of each level below, the 128 keys among which the
+    /// id begins.
     function _lowerBoundNeed(bytes calldata attributes, uint256 id, bytes[] calldata opened)
         private
         pure
@@ -190,14 +192,17 @@ contract IntegerSteps is IOneStep {
         return Need(1, 8 * (element * Operands.word(attributes, 1) + last), 8);
     }
 
-    /// @param range the first place of an id in the order of keys, and 2^32 times the place after its last
-    /// @return how many sums its Σ is made of: none, the one up to its end, and the one up to its start
+    /// @param range the first position of an id in the order of keys, and 2^32 times the position
+    /// after its last
+    /// @return how many sums its Σ is made of: none, the one up to its end, and the one up to its
+    /// start
     function _sums(uint256 range) private pure returns (uint256) {
         uint256 start = uint32(range);
         return range >> 32 <= start ? 0 : start == 0 ? 1 : 2;
     }
 
-    // ---- what is worked out ---------------------------------------------------------------------------------------
+    // ---- what is worked out
+    // ---------------------------------------------------------------------------------------
 
     /// @inheritdoc IOneStep
     function run(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)

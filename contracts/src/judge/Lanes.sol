@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @title Sums, maxima and products over many numbers of a tensor, whose lanes of a word are worked on together.
-/// @notice `data` are whole little-endian numbers; the number of them is what its length says. Nothing here reverts.
-/// @dev A loop ends with the word in which `data` ends, where what stands behind it in the call's data counts as zeros.
+/// @title Sums, maxima and products over many numbers of a tensor, whose lanes of a word are worked
+/// on together.
+/// @notice `data` are whole little-endian numbers; the number of them is what its length says.
+/// Nothing here reverts.
+/// @dev A loop ends with the word in which `data` ends, where what stands behind it in the call's
+/// data counts as zeros.
 library Lanes {
     // Every second bit, every second pair of bits …, the low ones.
     uint256 private constant ODD_BITS = 0x5555555555555555555555555555555555555555555555555555555555555555;
@@ -26,11 +29,12 @@ library Lanes {
     /// -0 as `max` orders it.
     uint256 private constant MINUS_ZERO = 0x7fffffff;
 
-    /// @return word the 32 bytes at `place`, zeros behind the end, and each number of 32 bits the right way round
-    function _eight(bytes calldata data, uint256 place) private pure returns (uint256 word) {
+    /// @return word the 32 bytes at `position`, zeros behind the end, and each number of 32 bits
+    /// the right way round
+    function _eight(bytes calldata data, uint256 position) private pure returns (uint256 word) {
         assembly ("memory-safe") {
-            word := calldataload(add(data.offset, place))
-            let left := sub(data.length, place)
+            word := calldataload(add(data.offset, position))
+            let left := sub(data.length, position)
             if lt(left, 32) {
                 let beyond := sub(256, shl(3, left))
                 word := shl(beyond, shr(beyond, word))
@@ -41,8 +45,8 @@ library Lanes {
     }
 
     /// @return word the same, of numbers of 64 bits
-    function _four(bytes calldata data, uint256 place) private pure returns (uint256 word) {
-        word = _eight(data, place);
+    function _four(bytes calldata data, uint256 position) private pure returns (uint256 word) {
+        word = _eight(data, position);
         return ((word & FOURS) << 32) | ((word >> 32) & FOURS);
     }
 
@@ -53,18 +57,19 @@ library Lanes {
         }
     }
 
-    // ---- sums -----------------------------------------------------------------------------------------------------
+    // ---- sums
+    // -----------------------------------------------------------------------------------------------------
 
     /// @return Σ of i32
     function sumI32(bytes calldata data) internal pure returns (int256) {
         unchecked {
             uint256 lanes; // of 64 bits, of numbers with 2^31 added
-            uint256 place;
-            for (; place < data.length; place += 32) {
-                uint256 word = _eight(data, place) ^ SIGNS32;
+            uint256 position;
+            for (; position < data.length; position += 32) {
+                uint256 word = _eight(data, position) ^ SIGNS32;
                 lanes += (word & FOURS) + ((word >> 32) & FOURS);
             }
-            return int256(_folded(lanes)) - int256(place << 29);
+            return int256(_folded(lanes)) - int256(position << 29);
         }
     }
 
@@ -72,12 +77,12 @@ library Lanes {
     function sumI64(bytes calldata data) internal pure returns (int256) {
         unchecked {
             uint256 lanes; // of 128 bits, of numbers with 2^63 added
-            uint256 place;
-            for (; place < data.length; place += 32) {
-                uint256 word = _four(data, place) ^ SIGNS64;
+            uint256 position;
+            for (; position < data.length; position += 32) {
+                uint256 word = _four(data, position) ^ SIGNS64;
                 lanes += (word & EIGHTS) + ((word >> 64) & EIGHTS);
             }
-            return int256((lanes >> 128) + uint128(lanes)) - int256(place << 60);
+            return int256((lanes >> 128) + uint128(lanes)) - int256(position << 60);
         }
     }
 
@@ -85,8 +90,8 @@ library Lanes {
     function countI32(bytes calldata data) internal pure returns (uint256) {
         unchecked {
             uint256 negative;
-            for (uint256 place; place < data.length; place += 32) {
-                negative += (_eight(data, place) >> 31) & ONES32;
+            for (uint256 position; position < data.length; position += 32) {
+                negative += (_eight(data, position) >> 31) & ONES32;
             }
             // 2^32 is 1 modulo 2^32 - 1: the remainder is the sum of the lanes.
             return data.length / 4 - negative % 0xffffffff;
@@ -97,15 +102,16 @@ library Lanes {
     function countBelow(bytes calldata data, uint256 id) internal pure returns (uint256) {
         if (id == 0) return 0;
         unchecked {
-            // In a lane of 64 bits, 2^32 + id - 1 less a key's id has the bit 2^32 where the key's id is below.
+            // In a lane of 64 bits, 2^32 + id - 1 less a key's id has the bit 2^32 where the key's
+            // id is below.
             uint256 bound = (0xffffffff + id) * ONES64;
             uint256 below;
-            uint256 place;
-            for (; place < data.length; place += 32) {
-                below += ((bound - ((_four(data, place) >> 32) & FOURS)) >> 32) & ONES64;
+            uint256 position;
+            for (; position < data.length; position += 32) {
+                below += ((bound - ((_four(data, position) >> 32) & FOURS)) >> 32) & ONES64;
             }
             // The zeros behind the end have been counted.
-            return _folded(below) - (place - data.length) / 8;
+            return _folded(below) - (position - data.length) / 8;
         }
     }
 
@@ -114,32 +120,34 @@ library Lanes {
     function countFrom(bytes calldata data, uint256 magnitude) internal pure returns (uint256) {
         if (magnitude == 0) return data.length / 4; // all, and no zero behind the end
         unchecked {
-            // Of a lane of 32 bits, whose number is below 2^31: with 2^31 added, less a bound, that bit stays from it on.
+            // Of a lane of 32 bits, whose number is below 2^31: with 2^31 added, less a bound, that
+            // bit stays from it on.
             uint256 bound = magnitude * ONES32;
             uint256 lanes;
-            for (uint256 place; place < data.length; place += 32) {
-                lanes += (((_eight(data, place) | SIGNS32) - bound) >> 31) & ONES32;
+            for (uint256 position; position < data.length; position += 32) {
+                lanes += (((_eight(data, position) | SIGNS32) - bound) >> 31) & ONES32;
             }
             return lanes % 0xffffffff;
         }
     }
 
-    // ---- flags: eight a byte, the first in the lowest bit; `length` of them ---------------------------------------
+    // ---- flags: eight a byte, the first in the lowest bit; `length` of them
+    // ---------------------------------------
 
     /// @return count how many are set
     function countSet(bytes calldata data, uint256 length) internal pure returns (uint256 count) {
         unchecked {
-            for (uint256 place; place < length; place += 256) {
-                count += _sixteens(_flags(data, length, place)) % 0xffff;
+            for (uint256 position; position < length; position += 256) {
+                count += _sixteens(_flags(data, length, position)) % 0xffff;
             }
         }
     }
 
-    /// @return place of the set one before which there are so many; `length` where there is none
-    function placeOf(bytes calldata data, uint256 length, uint256 before) internal pure returns (uint256 place) {
+    /// @return position of the set one before which there are so many; `length` where there is none
+    function positionOf(bytes calldata data, uint256 length, uint256 before) internal pure returns (uint256 position) {
         unchecked {
-            for (; place < length; place += 256) {
-                uint256 word = _flags(data, length, place);
+            for (; position < length; position += 256) {
+                uint256 word = _flags(data, length, position);
                 uint256 lanes = _sixteens(word);
                 uint256 count = lanes % 0xffff;
                 if (count <= before) {
@@ -149,10 +157,10 @@ library Lanes {
                 for (; lanes & 0xffff <= before; lanes >>= 16) {
                     before -= lanes & 0xffff;
                     word >>= 16;
-                    place += 16;
+                    position += 16;
                 }
-                for (;; ++place) {
-                    if (word & 1 == 1 && before-- == 0) return place;
+                for (;; ++position) {
+                    if (word & 1 == 1 && before-- == 0) return position;
                     word >>= 1;
                 }
             }
@@ -162,7 +170,8 @@ library Lanes {
 
     /// @notice Flags in unary: of every 16 a 1 for each that is set, and a 0.
     /// @param most so many of the set ones count
-    /// @return bits eight of what that gives, from the bit at `first` on, which is lowest; zeros behind its end
+    /// @return bits eight of what that gives, from the bit at `first` on, which is lowest; zeros
+    /// behind its end
     function unary(bytes calldata data, uint256 length, uint256 most, uint256 first)
         internal
         pure
@@ -170,8 +179,8 @@ library Lanes {
     {
         unchecked {
             uint256 end; // of what the flags so far give
-            for (uint256 place; place < length && end < first + 8; place += 256) {
-                uint256 lanes = _sixteens(_flags(data, length, place));
+            for (uint256 position; position < length && end < first + 8; position += 256) {
+                uint256 lanes = _sixteens(_flags(data, length, position));
                 uint256 count = lanes % 0xffff;
                 if (end + count + 16 <= first && count <= most) {
                     (most, end) = (most - count, end + count + 16);
@@ -189,12 +198,13 @@ library Lanes {
         }
     }
 
-    /// @return word 256 flags from number `place` on, the first in its lowest bit; zeros behind the end
-    function _flags(bytes calldata data, uint256 length, uint256 place) private pure returns (uint256 word) {
-        word = _four(data, place / 8);
+    /// @return word 256 flags from number `position` on, the first in its lowest bit; zeros behind
+    /// the end
+    function _flags(bytes calldata data, uint256 length, uint256 position) private pure returns (uint256 word) {
+        word = _four(data, position / 8);
         word = ((word & EIGHTS) << 64) | ((word >> 64) & EIGHTS);
         word = (word << 128) | (word >> 128);
-        return length - place < 256 ? word & ((1 << (length - place)) - 1) : word;
+        return length - position < 256 ? word & ((1 << (length - position)) - 1) : word;
     }
 
     /// @return how many bits of each lane of 16 are set
@@ -207,7 +217,8 @@ library Lanes {
         }
     }
 
-    // ---- maxima ---------------------------------------------------------------------------------------------------
+    // ---- maxima
+    // ---------------------------------------------------------------------------------------------------
 
     /// @return the larger of every lane of 64 bits, whose numbers are below 2^32
     function _larger(uint256 a, uint256 b) private pure returns (uint256) {
@@ -228,12 +239,12 @@ library Lanes {
     /// @return the largest magnitude of f32; NaN where any is NaN
     function maxAbs(bytes calldata data) internal pure returns (uint256) {
         uint256 lanes;
-        for (uint256 place; place < data.length;) {
+        for (uint256 position; position < data.length;) {
             // Magnitudes are in the order of their words, NaN above ∞.
-            uint256 word = _eight(data, place) & ~SIGNS32;
+            uint256 word = _eight(data, position) & ~SIGNS32;
             lanes = _larger(_larger(lanes, word & FOURS), (word >> 32) & FOURS);
             unchecked {
-                place += 32;
+                position += 32;
             }
         }
         uint256 largest = _largest(lanes);
@@ -246,8 +257,8 @@ library Lanes {
             uint256 lanes;
             uint256 nans;
             uint256 end = data.length & ~uint256(31);
-            for (uint256 place; place < end; place += 32) {
-                uint256 word = _eight(data, place);
+            for (uint256 position; position < end; position += 32) {
+                uint256 word = _eight(data, position);
                 nans |= (word & ~SIGNS32) + MANTISSAS; // above ∞ alone this has the sign's bit
                 word = _ordered(word);
                 lanes = _larger(_larger(lanes, word & FOURS), (word >> 32) & FOURS);
@@ -267,29 +278,32 @@ library Lanes {
         }
     }
 
-    /// @return every lane of 32 bits such that f32 are in the order of their words: negative ones turned round
+    /// @return every lane of 32 bits such that f32 are in the order of their words: negative ones
+    /// turned round
     function _ordered(uint256 word) private pure returns (uint256) {
         unchecked {
             return word ^ (SIGNS32 | (((word >> 31) & ONES32) * 0x7fffffff));
         }
     }
 
-    // ---- grids ----------------------------------------------------------------------------------------------------
+    // ---- grids
+    // ----------------------------------------------------------------------------------------------------
 
     /// @notice Σ rint(x · up) of f32, or of its squares.
-    /// @param up a positive normal number, else the sum is 0: a grid has 0 or NaN where its line is not finite, and then
-    /// all integers are 0
-    /// @dev x · up = p · 2^-down is rounded to 24 digits, as binary32 is, and then to an integer. The first rounding
-    /// moves it by at most 2^23 · 2^-down, and not at all where `up` is a power of two. Where it is not that close to a
-    /// half between two integers, nor itself above 2^24, the second alone gives the same. What is no normal number gives 0: zeros and subnormal numbers, taken with a
-    /// leading one, are far below a half, as up is at most 2^119; NaN, which is summed without a grid alone, at factors
-    /// of 2^23 and more, has a `down` below 0.
+    /// @param up a positive normal number, else the sum is 0: a grid has 0 or NaN where its line is
+    /// not finite, and then all integers are 0
+    /// @dev x · up = p · 2^-down is rounded to 24 digits, as binary32 is, and then to an integer.
+    /// The first rounding moves it by at most 2^23 · 2^-down, and not at all where `up` is a power
+    /// of two. Where it is not that close to a half between two integers, nor itself above 2^24,
+    /// the second alone gives the same. What is no normal number gives 0: zeros and subnormal
+    /// numbers, taken with a leading one, are far below a half, as up is at most 2^119; NaN, which
+    /// is summed without a grid alone, at factors of 2^23 and more, has a `down` below 0.
     function sumRounded(bytes calldata data, uint256 up, bool squared) internal pure returns (int256 total) {
         if (up < 0x800000 || up > 0x7f7fffff) return 0;
         uint256 field = up >> 23;
         up = (up & 0x7fffff) | 0x800000;
-        for (uint256 place; place < data.length;) {
-            uint256 word = _eight(data, place);
+        for (uint256 position; position < data.length;) {
+            uint256 word = _eight(data, position);
             assembly ("memory-safe") {
                 let moved := shl(23, gt(up, 0x800000))
                 for {} word { word := shr(32, word) } {
@@ -318,24 +332,27 @@ library Lanes {
                 }
             }
             unchecked {
-                place += 32;
+                position += 32;
             }
         }
     }
 
-    // ---- products -------------------------------------------------------------------------------------------------
+    // ---- products
+    // -------------------------------------------------------------------------------------------------
 
-    /// @return total Σ of products of i8 with i8, of as many as both have, 8 products a multiplication
-    /// @dev With 128 added to each, Σ (a - 128)(b - 128) = Σ ab - 128 Σ (a + b) + 2^14 n. Every fourth byte of a word
-    /// becomes a lane of 32 bits of x, and of y in the opposite order: the top lane of x · y is the sum of eight products,
-    /// and no lane is more than 8 · 255^2. Bytes are summed in lanes of 16 bits: of 64 words of both at most 64 · 1020.
+    /// @return total Σ of products of i8 with i8, of as many as both have, 8 products a
+    /// multiplication
+    /// @dev With 128 added to each, Σ (a - 128)(b - 128) = Σ ab - 128 Σ (a + b) + 2^14 n. Every
+    /// fourth byte of a word becomes a lane of 32 bits of x, and of y in the opposite order: the
+    /// top lane of x · y is the sum of eight products, and no lane is more than 8 · 255^2. Bytes
+    /// are summed in lanes of 16 bits: of 64 words of both at most 64 · 1020.
     function dotI8(bytes calldata a, bytes calldata b) internal pure returns (int256 total) {
         unchecked {
             uint256 length = a.length < b.length ? a.length : b.length;
             uint256 all;
-            for (uint256 place; place < length; place += 2048) {
-                uint256 last = length - place < 2048 ? length : place + 2048;
-                (uint256 products, uint256 sums) = _products(a, b, place, last);
+            for (uint256 position; position < length; position += 2048) {
+                uint256 last = length - position < 2048 ? length : position + 2048;
+                (uint256 products, uint256 sums) = _products(a, b, position, last);
                 total += int256(products);
                 all += (sums & PAIRS) % 0xffffffff + ((sums >> 16) & PAIRS) % 0xffffffff;
             }
@@ -344,19 +361,20 @@ library Lanes {
         }
     }
 
-    /// @return products Σ of the products of bytes from `place` to `last`, 128 added to each; zeros, so 128, to a whole word
+    /// @return products Σ of the products of bytes from `position` to `last`, 128 added to each;
+    /// zeros, so 128, to a whole word
     /// @return sums Σ of the same bytes of both, in lanes of 16 bits
-    function _products(bytes calldata a, bytes calldata b, uint256 place, uint256 last)
+    function _products(bytes calldata a, bytes calldata b, uint256 position, uint256 last)
         private
         pure
         returns (uint256 products, uint256 sums)
     {
         assembly ("memory-safe") {
-            for {} lt(place, last) { place := add(place, 32) } {
-                let x := calldataload(add(a.offset, place))
-                let y := calldataload(add(b.offset, place))
-                if lt(sub(last, place), 32) {
-                    let beyond := sub(256, shl(3, sub(last, place)))
+            for {} lt(position, last) { position := add(position, 32) } {
+                let x := calldataload(add(a.offset, position))
+                let y := calldataload(add(b.offset, position))
+                if lt(sub(last, position), 32) {
+                    let beyond := sub(256, shl(3, sub(last, position)))
                     x := shl(beyond, shr(beyond, x))
                     y := shl(beyond, shr(beyond, y))
                 }
@@ -379,13 +397,14 @@ library Lanes {
     }
 
     /// @return total Σ of products of integers held in f32, of as many as both have
-    /// @dev A number is m · 2^(field - 150): the product of two is an integer again, so the shift loses nothing. The field of
-    /// 0, and of what stands behind the end, is 0, and then no digit stays.
+    /// @dev A number is m · 2^(field - 150): the product of two is an integer again, so the shift
+    /// loses nothing. The field of 0, and of what stands behind the end, is 0, and then no digit
+    /// stays.
     function dotF32(bytes calldata a, bytes calldata b) internal pure returns (int256 total) {
         uint256 length = a.length < b.length ? a.length : b.length;
-        for (uint256 place; place < length;) {
-            uint256 x = _eight(a, place);
-            uint256 y = _eight(b, place);
+        for (uint256 position; position < length;) {
+            uint256 x = _eight(a, position);
+            uint256 y = _eight(b, position);
             assembly ("memory-safe") {
                 let signs := shr(31, xor(x, y))
                 let fields := add(and(shr(23, x), BYTE32), and(shr(23, y), BYTE32))
@@ -401,7 +420,7 @@ library Lanes {
                 }
             }
             unchecked {
-                place += 32;
+                position += 32;
             }
         }
     }

@@ -117,7 +117,7 @@ library Op {
     uint256 internal constant UPDATE = 0x0609;
     uint256 internal constant FP32 = 0x060a;
     uint256 internal constant SAID = 0x060b;
-    uint256 internal constant LEFT = 0x060c;
+    uint256 internal constant RESIDUAL = 0x060c;
     uint256 internal constant KEPT = 0x060d;
     uint256 internal constant CHOSEN = 0x060e;
     uint256 internal constant LOWER_BITS = 0x060f;
@@ -126,5 +126,5 @@ library Op {
     uint256 internal constant COUNT_BEFORE = 0x0612;
     uint256 internal constant DCT = 0x0613;
     uint256 internal constant INVERSE_DCT = 0x0614;
-    uint256 internal constant LEFT_FINE = 0x0615;
+    uint256 internal constant RESIDUAL_FINE = 0x0615;
 }

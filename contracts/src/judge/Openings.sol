@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @title Showing a part of a large byte string, or a node within a tree, against a root that is known.
-/// @dev The trees are those of Merkle.sol (and of `protocol/merkle.py`): leaf prefix 0x00, node prefix 0x01, an odd node is carried
-/// up, 0x02 binds the leaf count. A range proof has siblings from below upwards, at each level the left one first.
+/// @title Showing a part of a large byte string, or a node within a tree, against a root that is
+/// known.
+/// @dev The trees are those of Merkle.sol (and of `protocol/merkle.py`): leaf prefix 0x00, node
+/// prefix 0x01, an odd node is carried up, 0x02 binds the leaf count. A range proof has siblings
+/// from below upwards, at each level the left one first.
 library Openings {
     uint256 internal constant PIECE = 1024;
     uint256 internal constant CHUNK = 4096;
@@ -25,7 +27,8 @@ library Openings {
         return (count + (1 << level) - 1) >> level;
     }
 
-    /// @notice The node so many levels above a range of nodes. Reverts unless range and siblings make exactly one.
+    /// @notice The node so many levels above a range of nodes. Reverts unless range and siblings
+    /// make exactly one.
     /// @param nodes those from number `first` on, of a level with `width` nodes; overwritten
     function fold(bytes32[] memory nodes, uint256 first, uint256 width, uint256 levels, bytes32[] calldata siblings)
         internal
@@ -35,7 +38,8 @@ library Openings {
         return _fold(nodes, first, width, levels, siblings, false);
     }
 
-    /// @notice The root of a whole tree over these leaves (not yet hashed as leaf nodes); overwrites them.
+    /// @notice The root of a whole tree over these checkpoint commitments (not yet hashed as leaf
+    /// nodes); overwrites them.
     function rootOf(bytes32[] memory leaves) internal pure returns (bytes32) {
         uint256 count = leaves.length;
         if (count == 0) revert NothingToHash();
@@ -54,7 +58,8 @@ library Openings {
         return seal(count, fold(single(leafNode(leaf)), index, count, height(count), path));
     }
 
-    /// @notice The piece root of `size` bytes of which these are shown, from piece number `first` on.
+    /// @notice The piece root of `size` bytes of which these are shown, from piece number `first`
+    /// on.
     function pieceRoot(bytes calldata shown, uint256 first, uint256 size, bytes32[] calldata siblings)
         internal
         pure
@@ -89,7 +94,8 @@ library Openings {
         uint256 size; // of the tensor, in bytes
     }
 
-    /// @notice The root of a state's tree of which these chunks of one tensor are shown, from its chunk `first` on.
+    /// @notice The root of a state's tree of which these chunks of one tensor are shown, from its
+    /// chunk `first` on.
     /// @param prefix what the tensor's chunks are hashed behind
     function chunkRoot(
         bytes calldata shown,
@@ -216,7 +222,8 @@ library Openings {
         return node;
     }
 
-    /// @dev Hashes pairs of the nodes from number `i` on, which is 0 or 1 (then node 0 is done), into the places from `i` on.
+    /// @dev Hashes pairs of the nodes from number `i` on, which is 0 or 1 (then node 0 is done),
+    /// into the positions from `i` on.
     /// @return pairs how many there are
     function _pairs(bytes32[] memory nodes, uint256 i, uint256 length, bool sha) private pure returns (uint256 pairs) {
         pairs = (length - i) / 2;

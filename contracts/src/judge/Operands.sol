@@ -5,7 +5,8 @@ import {Need} from "./IOneStep.sol";
 
 /// @title What the operations read: words of their attributes, elements of their inputs.
 library Operands {
-    // Where an opening stands in its input, for element e of an output with C columns; and what it has.
+    // Where an opening stands in its input, for element e of an output with C columns; and what it
+    // has.
     uint256 internal constant SAME4 = 1; // element e, 4 bytes
     uint256 internal constant ROW4 = 2; // element e / C
     uint256 internal constant COLUMN4 = 3; // element e mod C
@@ -30,9 +31,10 @@ library Operands {
         }
     }
 
-    /// @param kinds one of the constants for each opening, a digit of 4 bits each, the first lowest; 0 ends it
+    /// @param kinds one of the constants for each opening, a digit of 4 bits each, the first
+    /// lowest; 0 ends it
     /// @param k the opening, which is of input k
-    function place(uint256 kinds, uint256 k, uint256 element, uint256 columns) internal pure returns (Need memory) {
+    function position(uint256 kinds, uint256 k, uint256 element, uint256 columns) internal pure returns (Need memory) {
         uint256 kind = (kinds >> (4 * k)) & 0xf;
         if (kind == 0) return Need(0, 0, 0);
         if (kind == SAME4) return Need(k, 4 * element, 4);

@@ -7,7 +7,8 @@ import {Op} from "./Op.sol";
 import {Operands} from "./Operands.sol";
 
 /// @title Family 4: the optimisers, chapter 15 of SPEC-STEP.md.
-/// @notice All of its operations have formulas, which sdk/atoll/numerics/trace/opcodes.py says. g = g · k is SCALE_BY of family 3.
+/// @notice All of its operations have formulas, which sdk/atoll/numerics/trace/opcodes.py says. g =
+/// g · k is SCALE_BY of family 3.
 contract OptimiserSteps is IOneStep {
     /// @inheritdoc IOneStep
     function need(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
@@ -17,7 +18,7 @@ contract OptimiserSteps is IOneStep {
     {
         uint256 reads = Formulas.optimiserReads(op, attributes);
         if (reads == 0) revert NoSuchOperation(op);
-        next = Operands.place(reads, opened.length, element, Operands.word(attributes, 0));
+        next = Operands.position(reads, opened.length, element, Operands.word(attributes, 0));
         // The diagonal is opened twice, for row and column.
         if (op == Op.MUON_ACROSS && next.input > 1) --next.input;
     }

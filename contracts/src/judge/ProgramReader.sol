@@ -21,10 +21,12 @@ struct Input {
     uint256 size; // of the whole input, in bytes
 }
 
-/// @title The bytes of a program: its header, and the template of a node. `protocol/program.py` writes them.
+/// @title The bytes of a program: its header, and the template of a node. `protocol/program.py`
+/// writes them.
 library ProgramReader {
     uint256 internal constant HEADER_BYTES = 183; // of jobs whose seats keep no parameters; else these follow
-    /// Bytes that a game's first move may show of a segment: 5M gas, a quarter of what a transaction may carry.
+    /// Bytes that a game's first move may show of a segment: 5M gas, a quarter of what a
+    /// transaction may carry.
     uint256 internal constant MOST_SHOWN = 32_768;
     uint256 private constant RESET_PERIOD_AT = 183;
     uint256 private constant OVERLAP_AT = 187;
@@ -41,7 +43,8 @@ library ProgramReader {
     error NoSuchInput(uint256 input);
     error SegmentTooLarge(uint256 shown, uint256 most);
 
-    /// @notice Reverts unless these bytes are part number `index` (0 the header, then templates) of the program.
+    /// @notice Reverts unless these bytes are part number `index` (0 the header, then templates) of
+    /// the program.
     function requirePart(bytes32 program, bytes calldata part, uint256 index, uint256 count, bytes32[] calldata path)
         internal
         pure
@@ -58,8 +61,9 @@ library ProgramReader {
         if (header.length != length || header[0] != 0x01) revert NotAHeader(header.length);
     }
 
-    /// @notice Reverts where a segment is more than its holder could open: of each step a digest, a norm and the losses.
-    /// @dev Whoever made such a job could take the bond of everybody who sat down in it.
+    /// @notice Reverts where a segment is more than its holder could open: of each step a digest, a
+    /// norm and the losses.
+    /// @dev Whoever made such a job could take the bond of everybody who joined in it.
     function requirePlayable(bytes calldata header) internal pure {
         uint256 shown = segment(header) * (40 + 4 * microBatches(header));
         if (shown > MOST_SHOWN) revert SegmentTooLarge(shown, MOST_SHOWN);
@@ -69,16 +73,18 @@ library ProgramReader {
         return _number(header, 1, 8);
     }
 
-    /// @return how many nodes the link's trace of a round has; 0 where a job has no link
+    /// @return how many nodes the update proof's trace of a round has; 0 where a job has no update
+    /// proof
     /// @return part that its templates are of: behind the step's, number 0, each fragment has one
-    function link(bytes calldata header, uint256 round) internal pure returns (uint256, uint8 part) {
+    function updateProof(bytes calldata header, uint256 round) internal pure returns (uint256, uint8 part) {
         uint256 count = fragments(header);
         if (count == 0) return (_number(header, 9, 8), 1);
         uint256 fragment = round % count;
         return (_number(header, PAIRS_AT + PAIR_BYTES * fragment, 8), uint8(1 + fragment));
     }
 
-    /// @return nodes of the step of the round that takes in what the round before merged; 0 where none does
+    /// @return nodes of the step of the round that mixes in what the round before merged; 0 where
+    /// none does
     /// @return part that its templates are of
     function taking(bytes calldata header, uint256 round) internal pure returns (uint256 nodes, uint8 part) {
         uint256 count = fragments(header);
@@ -92,7 +98,7 @@ library ProgramReader {
         return header.length > HEADER_BYTES ? _number(header, RESET_PERIOD_AT, 4) : 1;
     }
 
-    /// @return which step of a round takes in
+    /// @return which step of a round mixes in
     function overlap(bytes calldata header) internal pure returns (uint256) {
         return _number(header, OVERLAP_AT, 4);
     }

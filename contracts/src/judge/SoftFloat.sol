@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @title IEEE 754 binary32 and binary64 on integers: what the exact step computes with (SPEC-STEP.md, chapter 1).
-/// @notice Every number is its raw bits in the low 32 or 64 bits of a word; the bits above must be zero. Results are
-/// rounded to nearest, ties to even. All inputs are defined. There is one NaN, 0x7fc00000 or 0x7ff8000000000000: every
-/// function that returns a number returns this one, whatever NaN it was given.
-/// @dev README.md beside this file has the functions with their gas. The two formats are written out side by side, and
-/// the frequent cases in assembly, because a judge runs hundreds of these a transaction: constants as immediates and no
-/// calls make them three times cheaper than one function over a description of the format. In all of them
-/// - a *field* is the exponent's bits. A result is put together as ((field - 1) << 23) + q, where q has its leading
-///   one: that one adds 1 to the field, a carry of rounding adds another, and a subnormal, with field 1 and no leading
-///   one, comes out right by itself;
-/// - x is rounded at bit `cut` as (x + 2^(cut-1) - 1 + bit `cut` of x) >> cut, which is half to even;
+/// @title IEEE 754 binary32 and binary64 on integers: what the exact step computes with
+/// (SPEC-STEP.md, chapter 1).
+/// @notice Every number is its raw bits in the low 32 or 64 bits of a word; the bits above must be
+/// zero. Results are rounded to nearest, ties to even. All inputs are defined. There is one NaN,
+/// 0x7fc00000 or 0x7ff8000000000000: every function that returns a number returns this one,
+/// whatever NaN it was given.
+/// @dev README.md beside this file has the functions with their gas. The two formats are written
+/// out side by side, and the frequent cases in assembly, because a judge runs hundreds of these a
+/// transaction: constants as immediates and no calls make them three times cheaper than one
+/// function over a description of the format. In all of them
+/// - a *field* is the exponent's bits. A result is put together as ((field - 1) << 23) + q, where q
+///   has its leading one: that one adds 1 to the field, a carry of rounding adds another, and a
+///   subnormal, with field 1 and no leading one, comes out right by itself;
+/// - x is rounded at bit `cut` as (x + 2^(cut-1) - 1 + bit `cut` of x) >> cut, which is half to
+///   even;
 /// - a *sticky* lowest bit says that something below it was not zero.
 library SoftFloat {
     uint256 internal constant NAN32 = 0x7fc00000;
@@ -25,7 +29,8 @@ library SoftFloat {
     uint256 private constant SIZE32 = 0x7fffffff;
     uint256 private constant SIZE64 = 0x7fffffffffffffff;
 
-    // ---- binary32 -------------------------------------------------------------------------------------------------
+    // ---- binary32
+    // -------------------------------------------------------------------------------------------------
 
     /// @return r a + b
     function add32(uint256 a, uint256 b) internal pure returns (uint256 r) {
@@ -44,7 +49,8 @@ library SoftFloat {
                 if or(gt(and(a, 0x7fffffff), 0x7f800000), eq(xor(a, b), 0x80000000)) { r := 0x7fc00000 }
             }
             default {
-                // Three more digits than the result has: with a sticky lowest one they decide every rounding.
+                // Three more digits than the result has: with a sticky lowest one they decide every
+                // rounding.
                 let x := shl(3, or(and(a, 0x7fffff), shl(23, gt(field, 0))))
                 field := or(field, iszero(field))
                 let down := and(shr(23, b), 0xff)
@@ -62,8 +68,9 @@ library SoftFloat {
                 default {
                     x := sub(x, y)
                     if lt(x, 0x4000000) {
-                        // Leading digits cancelled. How many follows from the number's logarithm, by halves and then
-                        // by a table of 32 bytes that 128 bits index (Solady's LibBit, fls).
+                        // Leading digits cancelled. How many follows from the number's logarithm,
+                        // by halves and then by a table of 32 bytes that 128 bits index (Solady's
+                        // LibBit, fls).
                         y := shl(4, lt(0xffff, x))
                         y := or(y, shl(3, lt(0xff, shr(y, x))))
                         y := add(
@@ -164,8 +171,9 @@ library SoftFloat {
         }
         assembly ("memory-safe") {
             r := shr(23, a)
-            // The root of x in [2^50, 2^52) has the result's 24 digits and two more, all but floor(√x) of which never
-            // matter: a root that ends in a half would square to a number with more digits than x has.
+            // The root of x in [2^50, 2^52) has the result's 24 digits and two more, all but
+            // floor(√x) of which never matter: a root that ends in a half would square to a number
+            // with more digits than x has.
             let x := shl(sub(28, and(r, 1)), or(and(a, 0x7fffff), 0x800000))
             // A line within 3 % of the root; each step of Newton's squares the error.
             let z := add(shr(33, mul(x, 88)), 23028139)
@@ -229,7 +237,8 @@ library SoftFloat {
         return r == SIGN32 ? 0 : r;
     }
 
-    /// @return a, or `low` where it is less; NaN where one is NaN. The zeros are equal: max of -0 and +0 is a.
+    /// @return a, or `low` where it is less; NaN where one is NaN. The zeros are equal: max of -0
+    /// and +0 is a.
     function clampMin32(uint256 a, uint256 low) internal pure returns (uint256) {
         if (isNan32(a) || isNan32(low)) return NAN32;
         return less32(a, low) ? low : a;
@@ -263,8 +272,9 @@ library SoftFloat {
                     if gt(size, 0x3f000000) { r := or(0x3f800000, and(a, 0x80000000)) }
                 }
                 default {
-                    // The word itself is rounded. Bit `cut` is the last digit of the integer; between 1 and 2 it is the
-                    // exponent's last bit in the place of the leading one, and 127 is odd as well.
+                    // The word itself is rounded. Bit `cut` is the last digit of the integer;
+                    // between 1 and 2 it is the exponent's last bit in the position of the leading
+                    // one, and 127 is odd as well.
                     let cut := sub(150, field)
                     r := shr(cut, add(add(size, sub(shl(sub(cut, 1), 1), 1)), and(shr(cut, size), 1)))
                     r := or(shl(cut, r), and(a, 0x80000000))
@@ -273,7 +283,8 @@ library SoftFloat {
         }
     }
 
-    /// @return r the nearest integer, halves to even; 0 for NaN, and 2^128, which no finite number has, for ∞
+    /// @return r the nearest integer, halves to even; 0 for NaN, and 2^128, which no finite number
+    /// has, for ∞
     function rint32ToInt(uint256 a) internal pure returns (int256 r) {
         assembly ("memory-safe") {
             let field := and(shr(23, a), 0xff)
@@ -298,7 +309,7 @@ library SoftFloat {
             if i {
                 let sign := slt(i, 0)
                 let x := xor(sub(i, sign), sub(0, sign))
-                let top := 0 // the place of the highest bit, as in `_log2`
+                let top := 0 // the position of the highest bit, as in `_log2`
                 if shr(32, x) {
                     top := shl(7, lt(0xffffffffffffffffffffffffffffffff, x))
                     top := or(top, shl(6, lt(0xffffffffffffffff, shr(top, x))))
@@ -326,7 +337,8 @@ library SoftFloat {
         }
     }
 
-    // ---- between the formats --------------------------------------------------------------------------------------
+    // ---- between the formats
+    // --------------------------------------------------------------------------------------
 
     /// @return r a of binary32 as binary64, exactly
     function widen(uint256 a) internal pure returns (uint256 r) {
@@ -353,7 +365,8 @@ library SoftFloat {
                 if iszero(shl(204, a)) { r := or(0x7f800000, and(shr(32, a), 0x80000000)) }
             }
             default {
-                // Binary64's subnormals are far below half of binary32's least: their leading digit cannot matter.
+                // Binary64's subnormals are far below half of binary32's least: their leading digit
+                // cannot matter.
                 let x := or(and(a, 0xfffffffffffff), 0x10000000000000)
                 let cut := 29
                 field := sub(field, 897) // binary32's, less 1
@@ -370,7 +383,8 @@ library SoftFloat {
         }
     }
 
-    // ---- binary64 -------------------------------------------------------------------------------------------------
+    // ---- binary64
+    // -------------------------------------------------------------------------------------------------
 
     /// @return r a + b
     function add64(uint256 a, uint256 b) internal pure returns (uint256 r) {
@@ -578,7 +592,8 @@ library SoftFloat {
         }
     }
 
-    // ---- what is rare: zeros, subnormal operands, ∞, NaN ----------------------------------------------------------
+    // ---- what is rare: zeros, subnormal operands, ∞, NaN
+    // ----------------------------------------------------------
 
     function _mulRare32(uint256 a, uint256 b) private pure returns (uint256) {
         uint256 sign = (a ^ b) & SIGN32;
@@ -657,8 +672,8 @@ library SoftFloat {
         }
     }
 
-    /// @return m · 2^e with that sign, rounded. m is not zero, and below 2^254 where e is negative; its lowest bit may be
-    /// sticky where it has 26 digits or more.
+    /// @return m · 2^e with that sign, rounded. m is not zero, and below 2^254 where e is negative;
+    /// its lowest bit may be sticky where it has 26 digits or more.
     function _round32(uint256 sign, uint256 m, int256 e) private pure returns (uint256) {
         unchecked {
             int256 top = int256(_log2(m));
@@ -697,7 +712,7 @@ library SoftFloat {
         }
     }
 
-    /// @return r the place of the highest bit of x, which is not zero
+    /// @return r the position of the highest bit of x, which is not zero
     function _log2(uint256 x) private pure returns (uint256 r) {
         assembly ("memory-safe") {
             if shr(64, x) {

@@ -3,40 +3,42 @@ pragma solidity 0.8.37;
 
 import "../types/Types.sol";
 
-/// @title Every hash that binds what someone says to a chain, a contract and a round. SPEC-ROUNDS.md, 2 and 3.
-/// @dev All fields are single words, which are laid out by hand: the same bytes as one `abi.encode`, for a third of its gas.
+/// @title Every hash that binds what someone says to a chain, a contract and a round.
+/// SPEC-ROUNDS.md, 2 and 3.
+/// @dev All fields are single words, which are laid out by hand: the same bytes as one
+/// `abi.encode`, for a third of its gas.
 library Hashing {
     bytes32 internal constant COMMIT = keccak256("atoll.commit.v2");
     bytes32 internal constant DATA = keccak256("atoll.data.v2");
     bytes32 internal constant AUDIT = keccak256("atoll.audit.v3");
     bytes32 internal constant CERTIFICATE = keccak256("atoll.certificate.v1");
-    bytes32 internal constant FACTS = keccak256("atoll.facts.v1");
+    bytes32 internal constant ROUND_RECORD = keccak256("atoll.facts.v1");
     bytes32 internal constant AUDIT_REPORT = keccak256("atoll.audit-report.v1");
     bytes32 internal constant FAULT = keccak256("atoll.fault.v2");
     uint256 private constant CUT = ~uint256(type(uint32).max);
 
-    struct Slot {
+    struct RoundId {
         address rounds;
         uint256 jobId;
         uint32 round;
     }
 
-    function slotHash(Slot memory slot) internal view returns (bytes32) {
-        return keccak256(_slot(slot));
+    function roundIdHash(RoundId memory roundId) internal view returns (bytes32) {
+        return keccak256(_roundId(roundId));
     }
 
-    function dataSeed(Slot memory slot, bytes32 source, bytes32 beacon) internal view returns (bytes32 value) {
+    function dataSeed(RoundId memory roundId, bytes32 source, bytes32 beacon) internal view returns (bytes32 value) {
         bytes32[12] memory said;
-        _into(said, DATA, slot);
+        _into(said, DATA, roundId);
         (said[5], said[6]) = (source, beacon);
         assembly ("memory-safe") {
             value := keccak256(said, 224)
         }
     }
 
-    function auditSeed(Slot memory slot, bytes32 reveals, bytes32 beacon) internal view returns (bytes32 value) {
+    function auditSeed(RoundId memory roundId, bytes32 reveals, bytes32 beacon) internal view returns (bytes32 value) {
         bytes32[12] memory said;
-        _into(said, AUDIT, slot);
+        _into(said, AUDIT, roundId);
         (said[5], said[6]) = (reveals, beacon);
         assembly ("memory-safe") {
             value := keccak256(said, 224)
@@ -49,7 +51,7 @@ library Hashing {
 
     /// @param model digest of the state that the round opened from
     function commitment(
-        Slot memory slot,
+        RoundId memory roundId,
         bytes32 seed,
         uint256 seat,
         address account,
@@ -58,9 +60,9 @@ library Hashing {
     ) internal view returns (bytes32 value) {
         bytes32[13] memory words; // laid out by hand: this is in every reveal
         (words[0], words[1]) = (COMMIT, bytes32(block.chainid));
-        (words[2], words[3]) = (bytes32(uint256(uint160(slot.rounds))), bytes32(slot.jobId));
-        (words[4], words[5], words[6]) = (bytes32(uint256(slot.round)), seed, bytes32(seat));
-        (words[7], words[8]) = (bytes32(uint256(uint160(account))), keccak256(reveal.leaves));
+        (words[2], words[3]) = (bytes32(uint256(uint160(roundId.rounds))), bytes32(roundId.jobId));
+        (words[4], words[5], words[6]) = (bytes32(uint256(roundId.round)), seed, bytes32(seat));
+        (words[7], words[8]) = (bytes32(uint256(uint160(account))), keccak256(reveal.checkpointCommitments));
         (words[9], words[10]) = (reveal.updateRoot, model);
         (words[11], words[12]) = (reveal.keyHash, reveal.salt);
         assembly ("memory-safe") {
@@ -82,17 +84,17 @@ library Hashing {
         }
     }
 
-    /// @return the accumulator that a committee draw's words begin with
-    function noWords(bytes32 committeeSeed_) internal pure returns (bytes32) {
+    /// @return the accumulator that a committee draw's votes begin with
+    function noVotes(bytes32 committeeSeed_) internal pure returns (bytes32) {
         return cut(committeeSeed_);
     }
 
     /// @param accumulator with its last 4 bytes zero
-    function accumulateWord(bytes32 accumulator, uint256 place, uint256 has) internal pure returns (bytes32 value) {
+    function accumulateVote(bytes32 accumulator, uint256 slot, uint256 has) internal pure returns (bytes32 value) {
         assembly ("memory-safe") {
             let free := mload(64)
             mstore(free, accumulator)
-            mstore(add(free, 32), place)
+            mstore(add(free, 32), slot)
             mstore(add(free, 64), has)
             value := keccak256(free, 96)
         }
@@ -104,14 +106,14 @@ library Hashing {
         return bytes32(uint256(word) & CUT);
     }
 
-    function certificate(Slot memory slot, bytes32 seed, bytes32 words, Verdict calldata v)
+    function certificate(RoundId memory roundId, bytes32 seed, bytes32 votes, Verdict calldata v)
         internal
         view
         returns (bytes32 value)
     {
         bytes32[12] memory said;
-        _into(said, CERTIFICATE, slot);
-        (said[5], said[6]) = (seed, words);
+        _into(said, CERTIFICATE, roundId);
+        (said[5], said[6]) = (seed, votes);
         (said[7], said[8]) = (bytes32(v.excluded), bytes32(uint256(v.merged)));
         (said[9], said[10], said[11]) = (v.state, keccak256(v.cid), bytes32(v.loss));
         assembly ("memory-safe") {
@@ -120,8 +122,8 @@ library Hashing {
     }
 
     /// @dev The struct's words follow one another in memory.
-    function facts(Facts memory f) internal pure returns (bytes32 value) {
-        bytes32 tag = FACTS;
+    function recordHash(RoundRecord memory f) internal pure returns (bytes32 value) {
+        bytes32 tag = ROUND_RECORD;
         assembly ("memory-safe") {
             let free := mload(64)
             mstore(free, tag)
@@ -130,14 +132,15 @@ library Hashing {
         }
     }
 
-    /// @return what the contract keeps of it: 26 bytes, which share their storage word with two times
-    function keptOf(bytes32 factsHash) internal pure returns (bytes32) {
-        return bytes32(bytes26(factsHash));
+    /// @return what the contract keeps of it: 26 bytes, which share their storage word with two
+    /// times
+    function keptOf(bytes32 whole) internal pure returns (bytes32) {
+        return bytes32(bytes26(whole));
     }
 
     /// @dev The same of what somebody shows.
-    function shownFacts(Facts calldata f) internal pure returns (bytes32 value) {
-        bytes32 tag = FACTS;
+    function shownRecordHash(RoundRecord calldata f) internal pure returns (bytes32 value) {
+        bytes32 tag = ROUND_RECORD;
         assembly ("memory-safe") {
             let free := mload(64)
             mstore(free, tag)
@@ -147,7 +150,7 @@ library Hashing {
     }
 
     function auditReport(
-        Slot memory slot,
+        RoundId memory roundId,
         bytes32 auditSeed_,
         uint32 id,
         address account,
@@ -155,7 +158,7 @@ library Hashing {
         bytes32 salt
     ) internal view returns (bytes32 value) {
         bytes32[12] memory said;
-        _into(said, AUDIT_REPORT, slot);
+        _into(said, AUDIT_REPORT, roundId);
         (said[5], said[6], said[7]) = (auditSeed_, bytes32(uint256(id)), bytes32(uint256(uint160(account))));
         (said[8], said[9]) = (bodyHash, salt);
         assembly ("memory-safe") {
@@ -176,7 +179,7 @@ library Hashing {
     }
 
     /// @param seat that an accusation was about; zero of other kinds
-    function fault(address members, uint256 jobId, Role role, uint32 id, uint32 round, Miss kind, uint16 seat)
+    function fault(address members, uint256 jobId, Role role, uint32 id, uint32 round, MissedDuty kind, uint16 seat)
         internal
         view
         returns (bytes32)
@@ -185,7 +188,7 @@ library Hashing {
         return keccak256(abi.encode(FAULT, block.chainid, members, jobId, role, id, round, what));
     }
 
-    /// @return id of the lock that holds a seat's or a place's bond
+    /// @return id of the lock that holds a seat's or a slot's bond
     function bondLock(uint256 jobId, Role role, uint32 id) internal pure returns (bytes32) {
         return keccak256(abi.encode("atoll.bond.v2", jobId, role, id));
     }
@@ -195,19 +198,19 @@ library Hashing {
         return bytes32(jobId << 40 | uint256(role) << 32 | id);
     }
 
-    /// @return the pay of a holder's round: of one set, places are in the order of rounds
-    function placeOf(bytes32 set, uint32 round) internal pure returns (bytes32) {
+    /// @return the pay of a holder's round: of one set, positions are in the order of rounds
+    function positionOf(bytes32 set, uint32 round) internal pure returns (bytes32) {
         return bytes32(uint256(set) << 32 | round);
     }
 
-    /// @dev Tag and slot, the first five words of what is hashed.
-    function _into(bytes32[12] memory said, bytes32 tag, Slot memory slot) private view {
+    /// @dev Tag and round id, the first five words of what is hashed.
+    function _into(bytes32[12] memory said, bytes32 tag, RoundId memory roundId) private view {
         (said[0], said[1]) = (tag, bytes32(block.chainid));
-        (said[2], said[3]) = (bytes32(uint256(uint160(slot.rounds))), bytes32(slot.jobId));
-        said[4] = bytes32(uint256(slot.round));
+        (said[2], said[3]) = (bytes32(uint256(uint160(roundId.rounds))), bytes32(roundId.jobId));
+        said[4] = bytes32(uint256(roundId.round));
     }
 
-    function _slot(Slot memory slot) private view returns (bytes memory) {
-        return abi.encode(block.chainid, slot.rounds, slot.jobId, slot.round);
+    function _roundId(RoundId memory roundId) private view returns (bytes memory) {
+        return abi.encode(block.chainid, roundId.rounds, roundId.jobId, roundId.round);
     }
 }

@@ -3,9 +3,10 @@ pragma solidity 0.8.37;
 
 import {Bits} from "./Bits.sol";
 
-/// @title One narrow bitmap a round, several rounds to a word: where there are few seats, a word is written once for many rounds.
+/// @title One narrow bitmap a round, several rounds to a word: where there are few seats, a word is
+/// written once for many rounds.
 library Rows {
-    /// @param count seats or places, at most 256
+    /// @param count seats or slots, at most 256
     /// @return width of a row: 4, 8, 16, 32, 64, 128 or 256 bits
     function width(uint256 count) internal pure returns (uint256) {
         uint256 bits = 4;

@@ -27,7 +27,8 @@ library TermsCheck {
         _between("tokensPerStep", t.tokensPerStep, 1, type(uint64).max / t.steps);
         _between("providerBond", t.providerBond, p.minProviderBond, type(uint128).max);
         _between("verifierBond", t.verifierBond, p.minVerifierBond, type(uint128).max);
-        // Without a judge an opened *differs* could neither be refuted nor played, and would earn its fee.
+        // Without a judge an opened *mismatch* could neither be refuted nor played, and would earn
+        // its fee.
         _between("program", uint256(t.program), 1, type(uint256).max);
     }
 
@@ -35,8 +36,8 @@ library TermsCheck {
         _between("rounds", t.rounds, 1, type(uint24).max - 1); // a holder's rounds are numbers of 24 bits
         _between("seats", t.seats, 1, MAX_MEMBERS);
         _between("minProviders", t.minProviders, 1, t.seats);
-        _between("places", t.places, 1, MAX_MEMBERS);
-        _between("minVerifiers", t.minVerifiers, 1, t.places);
+        _between("slots", t.slots, 1, MAX_MEMBERS);
+        _between("minVerifiers", t.minVerifiers, 1, t.slots);
         _between("f", t.f, 0, t.seats < 4 ? 0 : (uint256(t.seats) - 1) / 3);
         _between("shareBps", t.shareBps, 1, BPS);
     }

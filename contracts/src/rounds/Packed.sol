@@ -15,15 +15,16 @@ struct Head {
     bool isSeeded; // the audit seed is fixed
     uint40 beacon; // block whose hash draws: in MERGE the audit, in WAITING the first committee (0: none yet)
     uint16 segments; // of a whole round; as in the shape
-    uint32 signing; // of a committee draw: the seconds before its deadline in which no word is taken any more
+    uint32 signing; // of a committee draw: the seconds before its deadline in which no vote is taken any more
     uint32 train; // seconds; as in the windows
-    bool hasMoved; // some seat or place came, became ready or left since the last settlement
+    bool hasMoved; // some seat or slot came, became ready or left since the last settlement
 }
 
-/// The head as it lies in storage: a message looks at four of its fields, and need not lay out the others in memory.
+/// The head as it lies in storage: a message looks at four of its fields, and need not lay out the
+/// others in memory.
 type HeadWord is uint256;
 
-using {phaseIn, roundIn, deadlineIn, committeeIn, isSeededIn, segmentsIn, wordsEndIn} for HeadWord global;
+using {phaseIn, roundIn, deadlineIn, committeeIn, isSeededIn, segmentsIn, votesEndIn} for HeadWord global;
 
 function phaseIn(HeadWord h) pure returns (Phase) {
     return Phase(uint8(HeadWord.unwrap(h)));
@@ -49,8 +50,8 @@ function segmentsIn(HeadWord h) pure returns (uint256) {
     return uint16(HeadWord.unwrap(h) >> 168);
 }
 
-/// @return unix seconds from which on a committee draw's words are fixed
-function wordsEndIn(HeadWord h) pure returns (uint256) {
+/// @return unix seconds from which on a committee draw's votes are fixed
+function votesEndIn(HeadWord h) pure returns (uint256) {
     return deadlineIn(h) - uint32(HeadWord.unwrap(h) >> 184); // signing
 }
 
@@ -69,13 +70,13 @@ struct Shape {
     uint32 rounds;
     uint16 seats;
     uint16 minProviders;
-    uint16 places;
+    uint16 slots;
     uint16 minVerifiers;
     uint8 f;
     uint16 shareBps;
     uint16 segments;
     uint16 seatBits; // width of a row of seats
-    uint16 placeBits;
+    uint16 slotBits;
     bool hasPartials; // somebody ever revealed fewer than all segments
     uint40 finalAfter; // seconds from a settlement to the end of its window, where AUDIT takes one auditSeconds
 }
@@ -84,12 +85,13 @@ struct Shape {
 struct Settlement {
     uint40 settledAt;
     uint8 audits; // how many times auditSeconds AUDIT takes
-    bytes26 facts; // the beginning of their hash
+    bytes26 record; // the beginning of their hash
 }
 
 /// @title What of a job lies in one word each, read and written at once.
-/// @dev The compiler reads a packed struct field by field, a warm read of the same word each: 1,700 gas for twelve of them.
-/// The first field lies in the lowest bits. Values in memory are within their types, since the compiler cleans them.
+/// @dev The compiler reads a packed struct field by field, a warm read of the same word each: 1,700
+/// gas for twelve of them. The first field lies in the lowest bits. Values in memory are within
+/// their types, since the compiler cleans them.
 library Packed {
     function peek(Head storage at_) internal view returns (HeadWord h) {
         assembly ("memory-safe") {
@@ -142,13 +144,13 @@ library Packed {
             mstore(add(s, 32), and(shr(40, word), 0xffffffff)) // rounds
             mstore(add(s, 64), and(shr(72, word), 0xffff)) // seats
             mstore(add(s, 96), and(shr(88, word), 0xffff)) // minProviders
-            mstore(add(s, 128), and(shr(104, word), 0xffff)) // places
+            mstore(add(s, 128), and(shr(104, word), 0xffff)) // slots
             mstore(add(s, 160), and(shr(120, word), 0xffff)) // minVerifiers
             mstore(add(s, 192), and(shr(136, word), 0xff)) // f
             mstore(add(s, 224), and(shr(144, word), 0xffff)) // shareBps
             mstore(add(s, 256), and(shr(160, word), 0xffff)) // segments
             mstore(add(s, 288), and(shr(176, word), 0xffff)) // seatBits
-            mstore(add(s, 320), and(shr(192, word), 0xffff)) // placeBits
+            mstore(add(s, 320), and(shr(192, word), 0xffff)) // slotBits
             mstore(add(s, 352), and(shr(208, word), 0xff)) // hasPartials
             mstore(add(s, 384), shr(216, word)) // finalAfter
         }
@@ -172,7 +174,7 @@ library Packed {
             let word := sload(at_.slot)
             mstore(s, and(word, 0xffffffffff)) // settledAt
             mstore(add(s, 32), and(shr(40, word), 0xff)) // audits
-            mstore(add(s, 64), shl(48, shr(48, word))) // facts
+            mstore(add(s, 64), shl(48, shr(48, word))) // record
         }
     }
 }

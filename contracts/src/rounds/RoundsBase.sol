@@ -12,7 +12,8 @@ import "../types/Types.sol";
 import {Head, Packed, Settlement, Shape, Windows} from "./Packed.sol";
 
 /// @title What a round is made of, how one opens, and how a job waits or ends.
-/// @dev All storage of the rounds contract and of the modules that run in it by delegate call is declared here, and nowhere else.
+/// @dev All storage of the rounds contract and of the modules that run in it by delegate call is
+/// declared here, and nowhere else.
 abstract contract RoundsBase is IRoundsEvents, Wired {
     using Bits for uint256;
     using Packed for Head;
@@ -48,7 +49,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         uint256 shortLast; // of the round before it
         uint256 shortBefore; // of the one before that, and not since
         bytes32 reveals;
-        bytes32 words; // 28 bytes of the accumulator, then who of the committee has spoken, by rank
+        bytes32 votes; // 28 bytes of the accumulator, then who of the committee has spoken, by rank
         uint256 ready;
         uint256 noted; // the pool as of the beacon, while the job waits, less who left since
         uint256 poolIn;
@@ -62,17 +63,17 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         mapping(uint256 round => Settlement) settled;
         mapping(uint256 word => uint256) pay; // rows of seats
         mapping(uint256 word => uint256) lost; // rows of seats
-        mapping(uint256 word => uint256) signed; // rows of places
-        mapping(uint256 round => uint256) absent; // places
+        mapping(uint256 word => uint256) signed; // rows of slots
+        mapping(uint256 round => uint256) absent; // slots
         mapping(uint256 roundAndSeat => uint256) partials; // segments + 1, where fewer than all
         mapping(uint256 seat => Occupant) seats;
         mapping(uint256 seat => bytes32) commitments;
-        mapping(uint256 place => Occupant) pool;
-        mapping(uint256 place => Occupant) poolBefore;
+        mapping(uint256 slot => Occupant) pool;
+        mapping(uint256 slot => Occupant) poolBefore;
     }
 
     uint256 internal constant MAX_CID_BYTES = 128;
-    uint256 internal constant LEAF_BYTES = 64;
+    uint256 internal constant CHECKPOINT_COMMITMENT_BYTES = 64;
     uint256 internal constant MAX_AUDITS = 16;
     uint256 internal constant MAX_STREAK = 3;
     bytes32 internal constant NONE = bytes32(uint256(1)); // not zero, since a word that was zero is dearer to write
@@ -80,7 +81,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     address public immutable jobs;
     address public members;
     address public audits;
-    address public words;
+    address public lateVotes;
     mapping(uint256 jobId => Job) internal _jobs;
 
     error UnknownJob(uint256 jobId);
@@ -89,7 +90,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     error DeadlinePassed(uint256 deadline, uint256 now_);
     error WrongSeed(bytes32 given, bytes32 current);
     error NotYourSeat(uint16 seat, address holder, address caller);
-    error NotYourPlace(uint16 place, address member, address caller);
+    error NotYourSlot(uint16 slot, address member, address caller);
     error NotWaitedFor(uint16 seat, uint256 waiting);
     error Unseeded(uint256 beacon, uint256 block_);
 
@@ -102,8 +103,8 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         if (j.head.status == JobStatus.NONE) revert UnknownJob(jobId);
     }
 
-    function _slot(uint256 jobId, uint32 round) internal view returns (Hashing.Slot memory) {
-        return Hashing.Slot(address(this), jobId, round);
+    function _roundId(uint256 jobId, uint32 round) internal view returns (Hashing.RoundId memory) {
+        return Hashing.RoundId(address(this), jobId, round);
     }
 
     function _seed(Job storage j, uint32 round) internal view returns (bytes32) {
@@ -115,30 +116,32 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         return h.phase == Phase.WAITING || h.phase == Phase.CLOSED ? h.round : h.round + 1;
     }
 
-    /// @return unix seconds from which on a committee draw's words are fixed, so that there is time to sign over them, and to settle
-    function _wordsEnd(Head memory h) internal pure returns (uint256) {
+    /// @return unix seconds from which on a committee draw's votes are fixed, so that there is time
+    /// to sign over them, and to settle
+    function _votesEnd(Head memory h) internal pure returns (uint256) {
         return h.deadline - h.signing;
     }
 
-    /// @return unix seconds from which on nothing of a round is settled any more, and what is said counts nothing
+    /// @return unix seconds from which on nothing of a round is settled any more, and what is said
+    /// counts nothing
     /// @dev One mergeSeconds is for the last committee draw, another for `settleLate` behind it.
     function _lastMoment(Job storage j) internal view returns (uint256) {
         Windows memory w = j.windows.load();
         return uint256(j.shape.expiry) + w.train + w.reveal + 2 * uint256(w.merge);
     }
 
-    function _member(Job storage j, uint256 place, uint32 round) internal view returns (Occupant memory o) {
-        o = j.pool[place];
-        return o.from <= round ? o : j.poolBefore[place];
+    function _member(Job storage j, uint256 slot, uint32 round) internal view returns (Occupant memory o) {
+        o = j.pool[slot];
+        return o.from <= round ? o : j.poolBefore[slot];
     }
 
-    function _accountAt(Job storage j, uint256 place, uint32 round) internal view returns (address) {
-        Occupant storage o = j.pool[place];
+    function _accountAt(Job storage j, uint256 slot, uint32 round) internal view returns (address) {
+        Occupant storage o = j.pool[slot];
         uint256 word; // read once: account, id, from
         assembly ("memory-safe") {
             word := sload(o.slot)
         }
-        return uint32(word >> 192) <= round ? address(uint160(word)) : j.poolBefore[place].account;
+        return uint32(word >> 192) <= round ? address(uint160(word)) : j.poolBefore[slot].account;
     }
 
     // --- opening, waiting, ending ---
@@ -151,8 +154,9 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
 
     /// @param seed of the round, which is stored
     function _openRound(uint256 jobId, Job storage j, Head memory h, bytes32 seed, Crew memory c) internal {
-        (j.reveals, j.words, j.committee) = (seed, Hashing.noWords(seed), c.committee);
-        // No round opens where the two are not the same: in MERGE all have revealed, and while the job waits nobody is seated.
+        (j.reveals, j.votes, j.committee) = (seed, Hashing.noVotes(seed), c.committee);
+        // No round opens where the two are not the same: in MERGE all have revealed, and while the
+        // job waits nobody is seated.
         if (j.seated != c.seated) (j.seated, j.waiting) = (c.seated, c.seated);
         (h.phase, h.committeeDraw, h.isSeeded) = (Phase.TRAIN, 0, false);
         h.deadline = uint40(block.timestamp) + h.train;
@@ -160,7 +164,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         emit RoundOpened(jobId, h.round, seed, c.seated, c.ready, c.committee, j.model, h.deadline);
     }
 
-    /// @dev Who is outbid or leaves goes before who is ready comes: a place may do both.
+    /// @dev Who is outbid or leaves goes before who is ready comes: a slot may do both.
     /// @return isChanged whether somebody did
     function _changePool(Job storage j) internal returns (bool isChanged) {
         (uint256 in_, uint256 out) = (j.poolIn, j.poolOut);
@@ -170,8 +174,8 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         return true;
     }
 
-    /// @dev What is kept of a committee's accounts is not the next one's. Later committee draws of a round change nothing: what is kept is
-    /// of the whole pool, which is then in each of them.
+    /// @dev What is kept of a committee's accounts is not the next one's. Later committee draws of
+    /// a round change nothing: what is kept is of the whole pool, which is then in each of them.
     function _forgetAccounts(Job storage j) internal {
         if (j.accounts != 0) j.accounts = NONE;
     }
@@ -183,13 +187,14 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         _wait(jobId, j, h, missed);
     }
 
-    /// @dev Of the next pool only those are ready at once who are members of the round that opens again.
+    /// @dev Of the next pool only those are ready at once who are members of the round that opens
+    /// again.
     function _keepPool(Job storage j, uint32 round) private {
         uint256 in_ = j.poolIn;
         uint256 kept;
         for (uint256 left = in_; left != 0; left &= left - 1) {
-            uint256 place = left.lowest();
-            if (j.pool[place].from <= round) kept |= Bits.bit(place);
+            uint256 slot = left.lowest();
+            if (j.pool[slot].from <= round) kept |= Bits.bit(slot);
         }
         if (kept == 0) return;
         j.ready |= kept;
@@ -224,8 +229,9 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         emit RevealOpened(jobId, h.round, committed, h.deadline);
     }
 
-    /// @dev By the hash of the block in which MERGE opened: what was done up to it could not suit it, and nothing done later
-    /// changes it. The chain forgets a hash after 256 blocks: where nobody has asked for so long, it is this block's.
+    /// @dev By the hash of the block in which MERGE opened: what was done up to it could not suit
+    /// it, and nothing done later changes it. The chain forgets a hash after 256 blocks: where
+    /// nobody has asked for so long, it is this block's.
     /// @return whether it is fixed
     function _seedAudit(uint256 jobId, Job storage j, Head memory h) internal returns (bool) {
         if (h.isSeeded) return true;
@@ -235,13 +241,13 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         else h.isSeeded = true;
         j.head.store(h);
         if (beacon == 0) return false;
-        bytes32 seed = Hashing.auditSeed(_slot(jobId, h.round), j.reveals, beacon);
+        bytes32 seed = Hashing.auditSeed(_roundId(jobId, h.round), j.reveals, beacon);
         j.auditSeed = seed;
         emit AuditSeeded(jobId, h.round, seed);
         return true;
     }
 
-    /// @dev Who missed owes a cut, and its seat is nobody's.
+    /// @dev Who missed owes a penalty, and its seat is nobody's.
     function _free(Job storage j, uint256 missed) internal {
         if (missed == 0) return;
         j.held &= ~missed;
@@ -263,7 +269,8 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     }
 
     /// @return whether signatures of the round, which is the last settled, still count
-    /// @dev Not until the next settlement alone: where the job waits for members, that may be behind the window.
+    /// @dev Not until the next settlement alone: where the job waits for members, that may be
+    /// behind the window.
     function _isSigning(Job storage j, uint32 round) internal view returns (bool) {
         return j.digest != 0 && block.timestamp < _auditEnd(j, round);
     }

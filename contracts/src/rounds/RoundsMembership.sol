@@ -19,7 +19,7 @@ contract RoundsMembership is RoundsBase {
     error NotAllowed(address caller);
     error SeatTaken(uint16 seat);
     error NoSuchIndex(uint16 index, uint256 count);
-    error NoMiss(uint16 seat, uint256 owing);
+    error NoMissedDuty(uint16 seat, uint256 owing);
     error MergeRuns(uint256 jobId);
     error JobClosed(uint256 jobId);
     error NothingEarned(uint16 seat, uint32 round);
@@ -49,10 +49,10 @@ contract RoundsMembership is RoundsBase {
         );
         Shape memory s;
         (s.expiry, s.rounds, s.seats, s.minProviders) = (uint40(t.expiry), t.rounds, t.seats, t.minProviders);
-        (s.places, s.minVerifiers, s.f, s.shareBps) = (t.places, t.minVerifiers, t.f, t.shareBps);
+        (s.slots, s.minVerifiers, s.f, s.shareBps) = (t.slots, t.minVerifiers, t.f, t.shareBps);
         s.segments = uint16(t.steps / t.segmentSteps);
         s.finalAfter = uint40(t.auditSeconds) + t.openSeconds + t.keySeconds + t.windowSeconds;
-        (s.seatBits, s.placeBits) = (uint16(Rows.width(t.seats)), uint16(Rows.width(t.places)));
+        (s.seatBits, s.slotBits) = (uint16(Rows.width(t.seats)), uint16(Rows.width(t.slots)));
         j.shape = s;
     }
 
@@ -65,14 +65,15 @@ contract RoundsMembership is RoundsBase {
 
     // --- the members' ---
 
-    function sit(uint256 jobId, uint16 seat, address account, uint32 id) external only(members) returns (uint32 from) {
+    function join(uint256 jobId, uint16 seat, address account, uint32 id) external only(members) returns (uint32 from) {
         Job storage j = _job(jobId);
         Head memory h = j.head.load();
         if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
         if (seat >= j.shape.seats) revert NoSuchIndex(seat, j.shape.seats);
         uint256 taken = j.held | j.owing | j.seated;
         if (taken.has(seat)) revert SeatTaken(seat);
-        // A round that is void opens again under its number, and then with who came while it ran. From MERGE on none is.
+        // A round that is void opens again under its number, and then with who came while it ran.
+        // From MERGE on none is.
         from = h.phase == Phase.MERGE ? h.round + 1 : h.round;
         j.seats[seat] = Occupant(account, id, from);
         j.held |= Bits.bit(seat);
@@ -106,13 +107,13 @@ contract RoundsMembership is RoundsBase {
 
     function clearOwing(uint256 jobId, uint16 seat) external only(members) returns (uint32 id, uint32 to, uint32 next) {
         Job storage j = _jobs[jobId];
-        if (seat > type(uint8).max || !j.owing.has(seat)) revert NoMiss(seat, j.owing);
+        if (seat > type(uint8).max || !j.owing.has(seat)) revert NoMissedDuty(seat, j.owing);
         j.owing ^= Bits.bit(seat);
         Head memory h = j.head.load();
         return (j.seats[seat].id, h.round, _nextRound(h));
     }
 
-    function enter(uint256 jobId, uint16 place_, address account, uint32 id)
+    function enter(uint256 jobId, uint16 slot_, address account, uint32 id)
         external
         only(members)
         returns (uint32 from)
@@ -120,30 +121,30 @@ contract RoundsMembership is RoundsBase {
         Job storage j = _job(jobId);
         Head memory h = j.head.load();
         if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
-        if (place_ >= j.shape.places) revert NoSuchIndex(place_, j.shape.places);
+        if (slot_ >= j.shape.slots) revert NoSuchIndex(slot_, j.shape.slots);
         // Who has left it counts until the next settlement, whatever is void before.
-        from = h.phase == Phase.WAITING && j.poolOut.has(place_) ? h.round + 1 : _nextRound(h);
-        Occupant memory before = j.pool[place_];
-        if (before.from < from) j.poolBefore[place_] = before;
-        j.pool[place_] = Occupant(account, id, from);
+        from = h.phase == Phase.WAITING && j.poolOut.has(slot_) ? h.round + 1 : _nextRound(h);
+        Occupant memory before = j.pool[slot_];
+        if (before.from < from) j.poolBefore[slot_] = before;
+        j.pool[slot_] = Occupant(account, id, from);
     }
 
-    function setReady(uint256 jobId, uint16 place_) external only(members) {
+    function setReady(uint256 jobId, uint16 slot_) external only(members) {
         Job storage j = _jobs[jobId];
         Head memory h = _requireNoMerge(jobId, j);
-        bool isNow = h.phase == Phase.WAITING && j.pool[place_].from <= h.round;
-        if (isNow) j.ready |= Bits.bit(place_);
-        else (j.poolIn, j.head.hasMoved) = (j.poolIn | Bits.bit(place_), true);
+        bool isNow = h.phase == Phase.WAITING && j.pool[slot_].from <= h.round;
+        if (isNow) j.ready |= Bits.bit(slot_);
+        else (j.poolIn, j.head.hasMoved) = (j.poolIn | Bits.bit(slot_), true);
     }
 
-    function unplace(uint256 jobId, uint16 place_) external only(members) returns (uint32 to) {
+    function vacate(uint256 jobId, uint16 slot_) external only(members) returns (uint32 to) {
         Job storage j = _jobs[jobId];
         Head memory h = _moved(j);
-        uint256 mark = Bits.bit(place_);
+        uint256 mark = Bits.bit(slot_);
         if (h.phase != Phase.WAITING) {
             j.poolIn &= ~mark;
             j.poolOut |= mark;
-        } else if (j.pool[place_].from > h.round) {
+        } else if (j.pool[slot_].from > h.round) {
             j.poolIn &= ~mark;
         } else {
             (j.ready, j.noted) = (j.ready & ~mark, j.noted & ~mark);
@@ -152,7 +153,7 @@ contract RoundsMembership is RoundsBase {
     }
 
     function setPay(uint256 jobId, uint32 round, uint16 seat, bool isPaid) external {
-        if (msg.sender != audits && msg.sender != words) revert NotAllowed(msg.sender);
+        if (msg.sender != audits && msg.sender != lateVotes) revert NotAllowed(msg.sender);
         Job storage j = _jobs[jobId];
         uint256 bits = j.shape.seatBits;
         (uint256 pay, uint256 lost) = (Rows.get(j.pay, bits, round), Rows.get(j.lost, bits, round));

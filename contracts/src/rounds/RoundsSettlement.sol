@@ -12,41 +12,42 @@ import "../types/Types.sol";
 import {Head, Packed, Settlement, Shape} from "./Packed.sol";
 import {RoundsBase} from "./RoundsBase.sol";
 
-/// @title From a committee's words to the next round: what was had, what was merged, who may be paid.
+/// @title From a committee's votes to the next round: what was available, what was merged, who may
+/// be paid.
 /// @dev Runs by delegate call from `Rounds`; called directly it knows no job.
 contract RoundsSettlement is RoundsBase {
     using Bits for uint256;
     using Packed for Head;
     using Packed for Shape;
 
-    /// What the words of a committee draw say.
+    /// What the votes of a committee draw say.
     struct Count {
-        bytes32 words;
+        bytes32 votes;
         uint256 available;
-        uint256 spoke; // places
-        bool isDecided; // by the words alone
+        uint256 spoke; // slots
+        bool isDecided; // by the votes alone
         bytes32 accounts; // hash of the committee's accounts, where the job does not keep it yet
         uint256 ready; // the pool
     }
 
-    error WrongWords(bytes32 given, bytes32 kept);
+    error WrongVotes(bytes32 given, bytes32 kept);
     error StillOpen(uint256 deadline, uint256 now_);
     error WrongVerdict(uint256 excluded, uint256 merged, uint256 available);
     error TooFewSigners(uint256 signers, uint256 members);
-    error WrongFacts(bytes32 given, bytes32 kept);
+    error WrongRecord(bytes32 given, bytes32 kept);
     error NotDue(uint32 id, uint256 due);
     error SigningOver(uint32 round);
     error CidTooLong(uint256 length, uint256 highest);
 
     constructor(address jobs_) RoundsBase(jobs_) {}
 
-    function settle(uint256 jobId, bytes calldata places, uint256[] calldata has, Certified calldata shown) external {
+    function settle(uint256 jobId, bytes calldata slots, uint256[] calldata has, Certified calldata shown) external {
         Job storage j = _jobs[jobId];
         Head memory h = j.head.load();
-        Count memory c = _count(j, h, places, has);
-        if (!c.isDecided && block.timestamp < _wordsEnd(h)) revert StillOpen(_wordsEnd(h), block.timestamp);
+        Count memory c = _count(j, h, slots, has);
+        if (!c.isDecided && block.timestamp < _votesEnd(h)) revert StillOpen(_votesEnd(h), block.timestamp);
         _requireSound(j, shown.verdict, c.available);
-        bytes32 digest = Hashing.certificate(_slot(jobId, h.round), _seed(j, h.round), c.words, shown.verdict);
+        bytes32 digest = Hashing.certificate(_roundId(jobId, h.round), _seed(j, h.round), c.votes, shown.verdict);
         uint256 signers = _requireSigned(jobId, j, h.round, c, digest, shown);
         _store(jobId, j, h, c, shown.verdict, digest, signers);
         if (shown.verdict.merged == 0) _noteVain(j, h);
@@ -55,10 +56,10 @@ contract RoundsSettlement is RoundsBase {
         _next(jobId, j, h, c);
     }
 
-    function settleLate(uint256 jobId, bytes calldata places, uint256[] calldata has) external {
+    function settleLate(uint256 jobId, bytes calldata slots, uint256[] calldata has) external {
         Job storage j = _jobs[jobId];
         Head memory h = j.head.load();
-        Count memory c = _count(j, h, places, has);
+        Count memory c = _count(j, h, slots, has);
         uint256 due = h.deadline > j.shape.expiry ? h.deadline : j.shape.expiry;
         if (block.timestamp < due) revert StillOpen(due, block.timestamp);
         Verdict memory none;
@@ -70,33 +71,33 @@ contract RoundsSettlement is RoundsBase {
         _close(jobId, j, h, h.isCancelled ? JobStatus.CANCELLED : JobStatus.EXPIRED);
     }
 
-    function sign(uint256 jobId, Facts calldata facts, uint32 id, bytes calldata certificate) external {
+    function sign(uint256 jobId, RoundRecord calldata record, uint32 id, bytes calldata certificate) external {
         Job storage j = _job(jobId);
         uint32 round = j.head.round;
         if (round == 0) revert SigningOver(0);
         round--;
-        bytes26 given = bytes26(Hashing.facts(facts));
-        if (given != j.settled[round].facts) revert WrongFacts(given, j.settled[round].facts);
+        bytes26 given = bytes26(Hashing.recordHash(record));
+        if (given != j.settled[round].record) revert WrongRecord(given, j.settled[round].record);
         if (!_isSigning(j, round)) revert SigningOver(round);
         Holder memory m = IMembersHooks(members).holderOf(jobId, Role.VERIFIER, id);
-        bool isMember = m.from <= round && round < m.to && facts.committee.has(m.index);
-        uint256 signed = Rows.get(j.signed, j.shape.placeBits, round);
-        if (!isMember || signed.has(m.index)) revert NotDue(id, facts.committee & ~signed);
+        bool isMember = m.from <= round && round < m.to && record.committee.has(m.index);
+        uint256 signed = Rows.get(j.signed, j.shape.slotBits, round);
+        if (!isMember || signed.has(m.index)) revert NotDue(id, record.committee & ~signed);
         address[] memory committee = new address[](1);
         committee[0] = m.account;
-        bytes32 slot = Hashing.slotHash(_slot(jobId, round));
-        if (IAttestationPolicy(j.policy).certify(slot, committee, j.digest, certificate) != 1) {
+        bytes32 roundId = Hashing.roundIdHash(_roundId(jobId, round));
+        if (IAttestationPolicy(j.policy).certify(roundId, committee, j.digest, certificate) != 1) {
             revert TooFewSigners(0, 1);
         }
         signed |= Bits.bit(m.index);
-        Rows.set(j.signed, j.shape.placeBits, round, signed);
+        Rows.set(j.signed, j.shape.slotBits, round, signed);
         emit Signed(jobId, round, signed);
     }
 
-    // --- words ---
+    // --- votes ---
 
-    /// @dev Decided: no word to come changes who has more than half.
-    function _count(Job storage j, Head memory h, bytes calldata places, uint256[] calldata has)
+    /// @dev Decided: no vote to come changes who has more than half.
+    function _count(Job storage j, Head memory h, bytes calldata slots, uint256[] calldata has)
         private
         view
         returns (Count memory c)
@@ -105,40 +106,40 @@ contract RoundsSettlement is RoundsBase {
         if (block.timestamp >= j.shape.expiry && block.timestamp >= _lastMoment(j)) {
             revert DeadlinePassed(_lastMoment(j), block.timestamp);
         }
-        c.words = Hashing.noWords(h.committeeDraw == 0 ? _seed(j, h.round) : j.committeeSeed);
+        c.votes = Hashing.noVotes(h.committeeDraw == 0 ? _seed(j, h.round) : j.committeeSeed);
         uint256 size = j.committee.popcount();
-        bytes32 kept = Hashing.cut(j.words);
-        if (has.length > size || places.length != has.length) revert WrongWords(c.words, kept);
+        bytes32 kept = Hashing.cut(j.votes);
+        if (has.length > size || slots.length != has.length) revert WrongVotes(c.votes, kept);
         uint256[6] memory planes;
-        _fold(c, planes, places, has);
-        if (c.words != kept) revert WrongWords(c.words, kept);
+        _fold(c, planes, slots, has);
+        if (c.votes != kept) revert WrongVotes(c.votes, kept);
         (uint256 least, uint256 silent) = (size / 2 + 1, size - has.length);
         c.available = Tally.reaching(planes, least) & j.seated;
         uint256 possible = Tally.reaching(planes, least > silent ? least - silent : 0) & j.seated;
         c.isDecided = possible == c.available;
     }
 
-    /// @dev Takes the words into the count, which begins with what the accumulator begins with.
-    function _fold(Count memory c, uint256[6] memory planes, bytes calldata places, uint256[] calldata has)
+    /// @dev Takes the votes into the count, which begins with what the accumulator begins with.
+    function _fold(Count memory c, uint256[6] memory planes, bytes calldata slots, uint256[] calldata has)
         private
         pure
     {
-        (bytes32 accumulator, uint256 spoke) = (c.words, 0);
+        (bytes32 accumulator, uint256 spoke) = (c.votes, 0);
         unchecked {
             for (uint256 i = 0; i < has.length; i++) {
-                uint256 place;
-                uint256 word;
+                uint256 slot;
+                uint256 vote;
                 assembly ("memory-safe") {
                     // both are as long, which the caller has asked
-                    place := byte(0, calldataload(add(places.offset, i)))
-                    word := calldataload(add(has.offset, shl(5, i)))
+                    slot := byte(0, calldataload(add(slots.offset, i)))
+                    vote := calldataload(add(has.offset, shl(5, i)))
                 }
-                accumulator = Hashing.accumulateWord(accumulator, place, word);
-                spoke |= 1 << place;
-                Tally.add(planes, word);
+                accumulator = Hashing.accumulateVote(accumulator, slot, vote);
+                spoke |= 1 << slot;
+                Tally.add(planes, vote);
             }
         }
-        (c.words, c.spoke) = (accumulator, spoke);
+        (c.votes, c.spoke) = (accumulator, spoke);
     }
 
     // --- verdicts ---
@@ -151,7 +152,7 @@ contract RoundsSettlement is RoundsBase {
         if (v.cid.length > MAX_CID_BYTES) revert CidTooLong(v.cid.length, MAX_CID_BYTES);
     }
 
-    /// @return signers places
+    /// @return signers slots
     function _requireSigned(
         uint256 jobId,
         Job storage j,
@@ -161,8 +162,8 @@ contract RoundsSettlement is RoundsBase {
         Certified calldata shown
     ) private view returns (uint256 signers) {
         address[] memory accounts = _accountsOf(j, c, round, shown.accounts);
-        bytes32 slot = Hashing.slotHash(_slot(jobId, round));
-        uint256 ranks = IAttestationPolicy(j.policy).certify(slot, accounts, digest, shown.certificate);
+        bytes32 roundId = Hashing.roundIdHash(_roundId(jobId, round));
+        uint256 ranks = IAttestationPolicy(j.policy).certify(roundId, accounts, digest, shown.certificate);
         uint256 size = accounts.length;
         if (ranks.popcount() * 3 < size * 2) revert TooFewSigners(ranks.popcount(), size);
         uint256 left = j.committee;
@@ -173,8 +174,9 @@ contract RoundsSettlement is RoundsBase {
     }
 
     /// @dev Also notes the pool: the whole of it is the committee where its accounts' hash is kept.
-    /// @param shown are taken where the job keeps their hash; what else is shown makes no difference
-    /// @return accounts by ascending place
+    /// @param shown are taken where the job keeps their hash; what else is shown makes no
+    /// difference
+    /// @return accounts by ascending slot
     function _accountsOf(Job storage j, Count memory c, uint32 round, address[] calldata shown)
         private
         view
@@ -192,8 +194,8 @@ contract RoundsSettlement is RoundsBase {
         c.ready = j.ready;
         uint256 i;
         unchecked {
-            for (uint256 place = 0; committee != 0; (committee >>= 1, place++)) {
-                if (committee & 1 == 1) accounts[i++] = _accountAt(j, place, round);
+            for (uint256 slot = 0; committee != 0; (committee >>= 1, slot++)) {
+                if (committee & 1 == 1) accounts[i++] = _accountAt(j, slot, round);
             }
         }
         c.accounts = Hashing.accounts(accounts);
@@ -213,33 +215,34 @@ contract RoundsSettlement is RoundsBase {
         if (!_seedAudit(jobId, j, h)) revert Unseeded(h.beacon, block.number);
         _noteSilent(j, h, c.spoke);
         Shape memory s = j.shape.load();
-        Facts memory f = _factsOf(j, h.round, c, v.excluded);
+        RoundRecord memory f = _recordOf(j, h.round, c, v.excluded);
         if (signers != f.committee) j.digest = digest; // else nobody is left to sign it
         Rows.set(j.pay, s.seatBits, h.round, f.available);
         if (f.available != f.revealed) Rows.set(j.lost, s.seatBits, h.round, f.revealed & ~f.available);
-        if (signers != 0) Rows.set(j.signed, s.placeBits, h.round, signers);
+        if (signers != 0) Rows.set(j.signed, s.slotBits, h.round, signers);
         _noteTimes(j, h, s, f);
         emit Settled(jobId, h.round, digest, v, f.available, signers, f);
     }
 
-    function _factsOf(Job storage j, uint32 round, Count memory c, uint256 excluded)
+    function _recordOf(Job storage j, uint32 round, Count memory c, uint256 excluded)
         private
         view
-        returns (Facts memory f)
+        returns (RoundRecord memory f)
     {
-        (f.seed, f.auditSeed, f.reveals, f.words, f.model) = (_seed(j, round), j.auditSeed, j.reveals, c.words, j.model);
+        (f.seed, f.auditSeed, f.reveals, f.votes, f.model) = (_seed(j, round), j.auditSeed, j.reveals, c.votes, j.model);
         (f.revealed, f.available, f.excluded) = (j.seated, c.available, excluded);
         (f.ready, f.committee) = (c.ready, j.committee);
     }
 
-    /// @dev Who has said nothing while words are taken may yet have lacked an update. A signature is paid and never owed: a
-    /// verdict of two thirds would else take the bonds of those who know better.
+    /// @dev Who has said nothing while votes are taken may yet have lacked an update. A signature
+    /// is paid and never owed: a verdict of two thirds would else take the bonds of those who know
+    /// better.
     function _noteSilent(Job storage j, Head memory h, uint256 spoke) private {
         uint256 silent = j.committee & ~spoke;
-        if (silent != 0 && block.timestamp >= _wordsEnd(h)) j.absent[h.round] |= silent;
+        if (silent != 0 && block.timestamp >= _votesEnd(h)) j.absent[h.round] |= silent;
     }
 
-    function _noteTimes(Job storage j, Head memory h, Shape memory s, Facts memory f) private {
+    function _noteTimes(Job storage j, Head memory h, Shape memory s, RoundRecord memory f) private {
         (uint256 revealed, uint256 ready) = (f.revealed.popcount(), f.ready.popcount());
         bool isLast = h.round + 1 == s.rounds;
         uint256 windows = 1;
@@ -247,7 +250,7 @@ contract RoundsSettlement is RoundsBase {
             windows = 1 + (2 * revealed + ready - 1) / ready;
             if (windows > MAX_AUDITS) windows = MAX_AUDITS;
         }
-        j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(windows), bytes26(Hashing.facts(f)));
+        j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(windows), bytes26(Hashing.recordHash(f)));
         uint256 drawn = isLast || s.f == 0 ? revealed : Draws.sampled(revealed, ready, s.shareBps);
         if (f.excluded != 0) drawn += Draws.beside(f.auditSeed, f.revealed, f.excluded, drawn);
         Earned memory e = j.earned;
@@ -257,7 +260,8 @@ contract RoundsSettlement is RoundsBase {
         j.earned = e;
     }
 
-    /// @dev A round that merged nothing: who was short in it earns nothing, and has nothing to lose.
+    /// @dev A round that merged nothing: who was short in it earns nothing, and has nothing to
+    /// lose.
     function _noteVain(Job storage j, Head memory h) private {
         h.streak++;
         uint256 short = j.short;
@@ -287,8 +291,8 @@ contract RoundsSettlement is RoundsBase {
         if (h.streak == MAX_STREAK || block.timestamp >= s.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
         if (!_isEnough(s, crew)) return _wait(jobId, j, h, 0);
         bytes32 seed = _seed(j, h.round);
-        // The pool stood still before anybody knew this. Some leavings are later: who leaves takes its own ticket away, and
-        // changes nobody else's luck.
+        // The pool stood still before anybody knew this. Some leavings are later: who leaves takes
+        // its own ticket away, and changes nobody else's luck.
         bytes32 committeeDraw = Hashing.committeeSeed(j.auditSeed, 0);
         uint256 committee = Draws.committee(committeeDraw, c.ready) & ~out;
         _noteAccounts(j, accounts, c.ready, committee);
@@ -302,8 +306,8 @@ contract RoundsSettlement is RoundsBase {
         if (accounts != 0 && committee == pool && committee == j.committee) j.accounts = accounts;
     }
 
-    /// @dev Two of three rounds running are a miss: a bucket takes two for each short one, leaks one in every other, and
-    /// is full with three. Who takes a seat inherits nothing (`sit`).
+    /// @dev Two of three rounds running are a missed duty: a bucket takes two for each short one,
+    /// leaks one in every other, and is full with three. Who takes a seat inherits nothing (`sit`).
     function _noteShort(Job storage j) private {
         (uint256 short, uint256 last) = (j.short, j.shortLast);
         uint256 again = short & (last | j.shortBefore);

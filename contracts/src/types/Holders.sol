@@ -3,10 +3,11 @@ pragma solidity 0.8.37;
 
 import {Holder} from "./Types.sol";
 
-/// A holder as it lies in storage: a claim looks at its fields once each, and hands it from contract to contract as one word.
+/// A holder as it lies in storage: a claim looks at its fields once each, and hands it from
+/// contract to contract as one word.
 type HolderWord is uint256;
 
-using {accountIn, indexIn, fromIn, toIn, claimedToIn, hasFallenIn} for HolderWord global;
+using {accountIn, indexIn, fromIn, toIn, claimedToIn, isSlashedIn} for HolderWord global;
 
 function accountIn(HolderWord h) pure returns (address) {
     return address(uint160(HolderWord.unwrap(h)));
@@ -28,7 +29,7 @@ function claimedToIn(HolderWord h) pure returns (uint32) {
     return uint24(HolderWord.unwrap(h) >> 216);
 }
 
-function hasFallenIn(HolderWord h) pure returns (bool) {
+function isSlashedIn(HolderWord h) pure returns (bool) {
     return HolderWord.unwrap(h) >> 248 != 0;
 }
 
@@ -49,7 +50,7 @@ library Holders {
             mstore(add(h, 96), and(shr(192, word), 0xffffff)) // to
             mstore(add(h, 128), and(shr(216, word), 0xffffff)) // claimedTo
             mstore(add(h, 160), and(shr(240, word), 0xff)) // isReleased
-            mstore(add(h, 192), shr(248, word)) // hasFallen
+            mstore(add(h, 192), shr(248, word)) // isSlashed
         }
     }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// Every value that more than one contract, or Python, reads. Enum order is part of the ABI: append only.
+/// Every value that more than one contract, or Python, reads. Enum order is part of the ABI: append
+/// only.
 
 enum Role {
     PROVIDER,
@@ -26,12 +27,12 @@ enum Phase {
 }
 
 /// What somebody did not do; part of a fault's id.
-enum Miss {
+enum MissedDuty {
     SEAT, // no commit, no reveal, or short in two of three rounds running
     KEY,
-    SILENCE, // no word by the end of a committee draw's words
+    SILENCE, // no vote by the end of a committee draw's votes
     AUDIT, // no audit report, not opened, or a duty excluded
-    WORDS,
+    DIGEST,
     DROPPED, // an accusation that was not played
     EQUIVOCATED
 }
@@ -40,7 +41,7 @@ struct Terms {
     uint32 rounds;
     uint16 seats; // at most 256
     uint16 minProviders;
-    uint16 places; // of the verifiers' pool, at most 256
+    uint16 slots; // of the verifiers' pool, at most 256
     uint16 minVerifiers;
     uint8 f; // seats that the rule bears; 3f < seats
     uint16 shareBps; // of the revealed seats that are drawn
@@ -63,8 +64,8 @@ struct Terms {
     uint128 signFee; // wei per round signed
     uint128 dutyFee; // wei per duty done
     uint128 providerBond; // locked per seat
-    uint128 verifierBond; // the least that a place locks
-    bytes32 program; // root over what every operation of a step and of its link is
+    uint128 verifierBond; // the least that a slot locks
+    bytes32 program; // root over what every operation of a step and of its update proof is
 }
 
 /// What a seat shows. The commitment binds all of it but the CID, which is a hint.
@@ -72,11 +73,11 @@ struct Reveal {
     bytes32 updateRoot;
     bytes32 keyHash; // keccak of the key of the work tags' masks
     bytes32 salt;
-    bytes leaves; // state digest and masked work tag of each segment done
+    bytes checkpointCommitments; // state digest and masked work tag of each segment done
     bytes updateCid;
 }
 
-/// What a committee's certificate says beside the slot, the seed and the words.
+/// What a committee's certificate says beside the round id, the seed and the votes.
 struct Verdict {
     uint256 excluded; // available seats that were not merged: accused or named
     uint16 merged; // updates that were; 0: nothing, the model stays
@@ -93,11 +94,11 @@ struct Certified {
 }
 
 /// All that a proof about a settled round needs; the contract keeps its hash.
-struct Facts {
+struct RoundRecord {
     bytes32 seed;
     bytes32 auditSeed;
     bytes32 reveals; // accumulator
-    bytes32 words; // accumulator
+    bytes32 votes; // accumulator
     bytes32 model; // digest of the state that the round opened from; zero in round 0
     uint256 revealed;
     uint256 available;
@@ -122,14 +123,15 @@ struct Audit {
     uint64 auditEnd;
     uint64 openEnd;
     uint64 windowEnd;
-    bytes32 facts;
+    bytes32 record;
     bool isLast; // of the terms
     uint8 f;
     uint16 shareBps;
     bool hasPartials; // somebody ever revealed fewer than all segments
 }
 
-/// Who holds a seat or a place, from round `from` up to, not including, `to`. One word, which a claim reads and writes.
+/// Who holds a seat or a slot, from round `from` up to, not including, `to`. One word, which a
+/// claim reads and writes.
 struct Holder {
     address account;
     uint8 index;
@@ -137,7 +139,7 @@ struct Holder {
     uint24 to;
     uint24 claimedTo; // pay of its rounds before this one is claimed
     bool isReleased;
-    bool hasFallen;
+    bool isSlashed;
 }
 
 /// What anybody may read of a job's round that runs.
@@ -153,11 +155,11 @@ struct RoundState {
     uint256 held; // seats that the next round may count on
     uint256 seated; // seats that count; committed ones from REVEAL, revealed ones from MERGE on
     uint256 waiting; // seats that have still to commit or to reveal
-    uint256 owing; // seats whose miss is not cut
+    uint256 owing; // seats whose penalty is due
     uint256 ready;
     uint256 committee;
     bytes32 reveals;
-    bytes32 words; // 28 bytes of the accumulator, and which of the committee have spoken
+    bytes32 votes; // 28 bytes of the accumulator, and which of the committee have spoken
     bytes32 model;
     bytes32 digest; // of the last certificate that not all of its committee had signed
 }

@@ -13,14 +13,15 @@ import "../../src/types/Types.sol";
 import {BlacklistToken} from "../support/HostileTokens.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title Twenty attacks that succeeded on the second design's contracts, each staged against these, where it fails. The
-/// number of each is in the name of its test; 16 is with 2 and 17 with 1, which are one attack here. README.md lists them.
+/// @title Twenty attacks that succeeded on the second design's contracts, each staged against
+/// these, where it fails. The number of each is in the name of its test; 16 is with 2 and 17 with
+/// 1, which are one attack here. README.md lists them.
 contract AttacksTest is Network {
     using Bits for uint256;
 
     function many() internal view returns (Terms memory t) {
         t = defaultTerms();
-        (t.places, t.rounds) = (8, 4);
+        (t.slots, t.rounds) = (8, 4);
     }
 
     function stakeSum(address account) internal view returns (uint256 sum) {
@@ -30,11 +31,11 @@ contract AttacksTest is Network {
         }
     }
 
-    /// @dev Words of a round in which some of the committee do not have some seats.
-    function toWordsWith(uint256 jobId, uint256[] memory has) internal {
+    /// @dev Votes of a round in which some of the committee do not have some seats.
+    function toVotesWith(uint256 jobId, uint256[] memory has) internal {
         toMerge(jobId);
-        for (uint16 place = 0; place < has.length; place++) {
-            castVote(jobId, place, has[place]);
+        for (uint16 slot = 0; slot < has.length; slot++) {
+            castVote(jobId, slot, has[slot]);
         }
         nextBlock();
     }
@@ -46,13 +47,14 @@ contract AttacksTest is Network {
         }
     }
 
-    /// 1, 17. There are no challenge slots to fill, and nothing has to be accepted: a seat that withholds its update is not
-    /// had by those who have not got it, and two who say they have it change nothing.
+    /// 1, 17. There are no challenge slots to fill, and nothing has to be accepted: a seat that
+    /// withholds its update is not had by those who have not got it, and two who say they have it
+    /// change nothing.
     function test_poc01_withholdingIsNotPaidWhoeverVouches() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = same8(13);
         (has[0], has[1]) = (15, 15); // the colluders
-        toWordsWith(jobId, has);
+        toVotesWith(jobId, has);
         settle(jobId, verdictFor(jobId, 13));
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 0);
         same(pay, 13, "the others are paid");
@@ -62,8 +64,8 @@ contract AttacksTest is Network {
         same(jobs.escrowOf(jobId).burnt, 8 * segmentPay(), "and its pay is burnt, not refunded");
     }
 
-    /// 2, 16. An audit report takes no room from another: two colluders cannot say anything about seats that are not theirs, and the
-    /// member whose duty a seat is always can.
+    /// 2, 16. An audit report takes no room from another: two colluders cannot say anything about
+    /// seats that are not theirs, and the member whose duty a seat is always can.
     function test_poc02_nobodyTakesAnothersDuty() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
@@ -71,29 +73,30 @@ contract AttacksTest is Network {
         uint32 honest = auditorOf(jobId, 0, seat);
         uint32 colluder = honest == 1 ? 2 : 1;
         address account = members.holderOf(jobId, Role.VERIFIER, colluder).account;
-        bytes memory body = fineBody(jobId, 0, Bits.bit(seat), account);
+        bytes memory body = validBody(jobId, 0, Bits.bit(seat), account);
         auditReportBody(jobId, 0, colluder, body);
         auditReportBody(jobId, 0, honest, honestBody(jobId, 0, honest));
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
-        Facts memory facts = said[jobId][0].facts;
+        RoundRecord memory record = said[jobId][0].record;
         vm.prank(account);
         vm.expectPartialRevert(Audits.NotADuty.selector);
-        audits.open(jobId, 0, colluder, facts, body, "salt");
+        audits.open(jobId, 0, colluder, record, body, "salt");
         openBody(jobId, 0, honest, honestBody(jobId, 0, honest));
     }
 
     function auditorOf(uint256 jobId, uint32 round, uint16 seat) internal view returns (uint32) {
-        for (uint16 place = 0; place < 8; place++) {
-            if (dutiesOf(jobId, round, place).has(seat)) return uint32(place) + 1;
+        for (uint16 slot = 0; slot < 8; slot++) {
+            if (dutiesOf(jobId, round, slot).has(seat)) return uint32(slot) + 1;
         }
         revert NotTrue("a duty has an auditor");
     }
 
-    /// 3. A submitter that is all verifiers can leave honest seats unpaid for a round; it gets nothing for it, and no bond falls.
+    /// 3. A submitter that is all verifiers can leave honest seats unpaid for a round; it gets
+    ///    nothing for it, and no bond is slashed.
     function test_poc03_aCommitteeOfTheSubmittersOwnGainsNothing() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(defaultTerms(), 4, 3);
         uint256[] memory has = new uint256[](3);
-        toWordsWith(jobId, has);
+        toVotesWith(jobId, has);
         settle(jobId, verdictFor(jobId, 0));
         uint256 before = jobs.escrowOf(jobId).funded;
         vm.warp(rounds.timesOf(jobId, 0).windowEnd);
@@ -110,7 +113,8 @@ contract AttacksTest is Network {
         }
     }
 
-    /// 4. Three cheats of four seats fall one by one. The job, and the honest seat's bond, go on and end.
+    /// 4. Three cheats of four seats are slashed one by one. The job, and the honest seat's bond,
+    ///    go on and end.
     function test_poc04_aMajorityOfCheatsIsSlashed() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
@@ -119,7 +123,7 @@ contract AttacksTest is Network {
         for (uint16 seat = 0; seat < 3; seat++) {
             blame(provider(seat));
             Claim memory c = challenge(jobId, 1, seat);
-            game.holderFalls(c, OUTSIDER);
+            game.holderLoses(c, OUTSIDER);
             same(lockedOf(provider(seat), Role.PROVIDER), 0, "a cheat's bond");
         }
         same(rounds.state(jobId).held, 8, "only the honest seat is held");
@@ -158,27 +162,28 @@ contract AttacksTest is Network {
         same(token.balanceOf(account), 1 ether, "it signed, and that is all it is paid for");
         audits.settleContest(jobId, 0, idle, uint32(seat) + 1);
         same(jobs.creditOf(jobId, OUTSIDER), 0.5 ether, "the watcher has less than the guess cost");
-        same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a miss");
+        same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a missed duty");
     }
 
-    /// 6. Three of eight that speak and never sign stop a committee draw, are cut for nothing that they gain, and stop no pay.
+    /// 6. Three of eight that speak and never sign stop a committee draw, are penalised for nothing
+    ///    that they gain, and stop no pay.
     function test_poc06_silentSignersStopNoPay() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
-        toWords(jobId);
+        toVotes(jobId);
         RoundState memory s = rounds.state(jobId);
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory few = certificate(jobId, digestFor(jobId, v), s.committee, 31);
-        noteFacts(jobId, v);
-        bytes memory places = said[jobId][0].places;
+        noteRecord(jobId, v);
+        bytes memory slots = said[jobId][0].slots;
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsSettlement.TooFewSigners.selector);
-        rounds.settle(jobId, places, has, bare(v, few));
+        rounds.settle(jobId, slots, has, bare(v, few));
         vm.warp(defaultTerms().expiry + 1); // at the latest
-        rounds.settleLate(jobId, places, has);
+        rounds.settleLate(jobId, slots, has);
         hasStatus(jobId, JobStatus.EXPIRED);
         vm.warp(rounds.timesOf(jobId, 0).windowEnd);
         jobs.claim(jobId, Role.PROVIDER, 1, 1);
-        same(token.balanceOf(provider(0)), 8 * segmentPay(), "what was had is paid");
+        same(token.balanceOf(provider(0)), 8 * segmentPay(), "what was available is paid");
         jobs.claim(jobId, Role.VERIFIER, 8, 1);
         same(token.balanceOf(verifier(7)), 0, "and no fee for signing nothing");
     }
@@ -201,8 +206,9 @@ contract AttacksTest is Network {
         same(lockedOf(provider(seat), Role.PROVIDER), BOND, "nothing of the accused's");
     }
 
-    /// 8. Every miss costs its account, twice as much as the one before, whoever sits there next.
-    function test_poc08_everyMissCosts() public allHome onlyTheGuiltyPay {
+    /// 8. Every missed duty costs its account, twice as much as the one before, whoever sits there
+    ///    next.
+    function test_poc08_everyMissedDutyCosts() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(defaultTerms(), 4, 3);
         uint256 lost;
         for (uint256 i = 0; i < 4; i++) {
@@ -213,9 +219,9 @@ contract AttacksTest is Network {
             rounds.advance(jobId);
             inPhase(jobId, Phase.WAITING);
             for (uint16 seat = 0; seat < 4; seat++) {
-                members.cutSeat(jobId, seat);
-                vm.expectPartialRevert(bytes4(keccak256("NoMiss(uint16,uint256)")));
-                members.cutSeat(jobId, seat);
+                members.penaliseSeat(jobId, seat);
+                vm.expectPartialRevert(bytes4(keccak256("NoMissedDuty(uint16,uint256)")));
+                members.penaliseSeat(jobId, seat);
             }
             uint256 all;
             for (uint16 seat = 0; seat < 4; seat++) {
@@ -225,39 +231,40 @@ contract AttacksTest is Network {
             check(all - lost == 4 * (1 ether << i), "each costs double");
             lost = all;
             for (uint16 seat = 0; seat < 4; seat++) {
-                sit(jobId, seat, seat);
+                join(jobId, seat, seat);
             }
             nextBlock();
             rounds.advance(jobId);
         }
     }
 
-    /// 9. Who missed has no place any more; whoever wants one has to lock a whole bond again.
-    function test_poc09_whoMissedLosesItsPlace() public allHome onlyTheGuiltyPay {
+    /// 9. Who missed has no slot any more; whoever wants one has to lock a whole bond again.
+    function test_poc09_whoMissedLosesItsSlot() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         commitAll(jobId, 15);
         nextBlock();
         revealAll(jobId, 15);
         nextBlock();
-        for (uint16 place = 0; place < 7; place++) {
-            castVote(jobId, place, 15);
+        for (uint16 slot = 0; slot < 7; slot++) {
+            castVote(jobId, slot, 15);
         }
-        vm.warp(rounds.state(jobId).deadline - 25); // until then the eighth may say its word
+        vm.warp(rounds.state(jobId).deadline - 25); // until then the eighth may cast its vote
         settleBy(jobId, verdictFor(jobId, 15), 127);
         blame(verifier(7));
-        members.cutMember(jobId, 0, 8);
+        members.penaliseMember(jobId, 0, 8);
         same(lockedOf(verifier(7), Role.VERIFIER), BOND - 1 ether, "cut");
         play(jobId);
-        same(rounds.state(jobId).ready, 127, "its place is nobody's");
+        same(rounds.state(jobId).ready, 127, "its slot is nobody's");
     }
 
-    /// 10. A body names its author, so a copied one is wrong words; the share of a fall goes to who won the game.
-    function test_poc10_copiedWordsAreWrong() public allHome onlyTheGuiltyPay {
+    /// 10. A body names its author, so a copied one is wrong digests; the share of a slash goes to
+    ///     who won the game.
+    function test_poc10_copiedDigestsAreWrong() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         uint16 seat = drawn(jobId, 0).lowest();
         uint32 thief = auditorOf(jobId, 0, seat);
-        bytes memory stolen = fineBody(jobId, 0, Bits.bit(seat), address(0xf00d)); // somebody else's words
+        bytes memory stolen = validBody(jobId, 0, Bits.bit(seat), address(0xf00d)); // somebody else's digests
         auditReportBody(jobId, 0, thief, stolen);
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
         openBody(jobId, 0, thief, stolen);
@@ -267,12 +274,13 @@ contract AttacksTest is Network {
         audits.contest(s, thief, stolen, key);
     }
 
-    /// 11. Nobody signs money: a later committee's certificate leaves earlier rounds' rows as they are.
+    /// 11. Nobody signs money: a later committee's certificate leaves earlier rounds' rows as they
+    ///     are.
     function test_poc11_laterRoundsDoNotTouchEarlierPay() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         (uint256 pay,, uint256 signed) = rounds.rowsOf(jobId, 0);
-        toWordsWith(jobId, same8(0));
+        toVotesWith(jobId, same8(0));
         settle(jobId, verdictFor(jobId, 0));
         (uint256 payNow,, uint256 signedNow) = rounds.rowsOf(jobId, 0);
         same(pay, payNow, "pay of round 0");
@@ -281,18 +289,19 @@ contract AttacksTest is Network {
         same(payNow, 0, "its own round is all that it can leave unpaid");
     }
 
-    /// 12. An account is not both; accounts of one person are, and one outsider with a bond has its seats slashed.
+    /// 12. An account is not both; accounts of one person are, and one outsider with a bond has its
+    ///     seats slashed.
     function test_poc12_onePersonIsEveryone() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         stakeUp(verifier(0), Role.PROVIDER, BOND);
         vm.prank(verifier(0));
         vm.expectPartialRevert(Members.AlreadyMember.selector);
-        members.sit(jobId, 3);
+        members.join(jobId, 3);
         play(jobId);
         play(jobId);
-        audit(jobId, 1); // all its verifiers call all its seats fine
+        audit(jobId, 1); // all its verifiers call all its seats valid
         blame(provider(2));
-        game.holderFalls(challenge(jobId, 1, 2), OUTSIDER);
+        game.holderLoses(challenge(jobId, 1, 2), OUTSIDER);
         same(lockedOf(provider(2), Role.PROVIDER), 0, "slashed all the same");
     }
 
@@ -338,37 +347,38 @@ contract AttacksTest is Network {
         vm.warp(block.timestamp + t.readySeconds);
         vm.prank(verifier(4));
         members.enrol(jobId, 1, uint128(BOND));
-        same(memberAt(jobId, 1), verifier(4), "it has the place");
+        same(memberAt(jobId, 1), verifier(4), "it has the slot");
         same(lockedOf(verifier(1), Role.VERIFIER), 0, "the other's bond is home");
     }
 
-    /// 15. Who is not served says so in its word, which costs nothing; nobody votes on it.
+    /// 15. Who is not served says so in its vote, which costs nothing; nobody votes on it.
     function test_poc15_selectiveServiceCostsTheVictimNothing() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = same8(15);
         has[5] = 13;
-        toWordsWith(jobId, has);
+        toVotesWith(jobId, has);
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory signed = certificate(jobId, digestFor(jobId, v), 255, 255 - 32);
-        noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, bare(v, signed));
+        noteRecord(jobId, v);
+        rounds.settle(jobId, said[jobId][0].slots, said[jobId][0].has, bare(v, signed));
         play(jobId);
         vm.expectPartialRevert(Members.NotAbsent.selector);
-        members.cutMember(jobId, 0, 6);
+        members.penaliseMember(jobId, 0, 6);
     }
 
-    /// 18. A minority cannot keep a seat from its pay: more than half of the words is enough, and no report exists.
+    /// 18. A minority cannot keep a seat from its pay: more than half of the votes is enough, and
+    ///     no report exists.
     function test_poc18_aBlockingMinorityDeniesNoPay() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = same8(15);
         (has[0], has[1], has[2]) = (13, 13, 13);
-        toWordsWith(jobId, has);
+        toVotesWith(jobId, has);
         settle(jobId);
         (uint256 pay,,) = rounds.rowsOf(jobId, 0);
         same(pay, 15, "all are paid");
     }
 
-    /// 19. A sink that refuses stops no cut, no fall and no release.
+    /// 19. A sink that refuses stops no penalty, no slash and no release.
     function test_poc19_aSinkThatRefusesStopsNothing() public allHome onlyTheGuiltyPay {
         BlacklistToken hostile = new BlacklistToken(address(this), 1e9 ether);
         deploy(address(hostile));
@@ -378,7 +388,7 @@ contract AttacksTest is Network {
         commitAll(jobId, 7);
         vm.warp(rounds.state(jobId).deadline);
         rounds.advance(jobId);
-        members.cutSeat(jobId, 3);
+        members.penaliseSeat(jobId, 3);
         same(lockedOf(provider(3), Role.PROVIDER), BOND - 1 ether, "cut");
         same(stakes.unburnt(), 1 ether, "set aside");
         vm.expectPartialRevert(BlacklistToken.Refused.selector);
@@ -399,21 +409,22 @@ contract AttacksTest is Network {
         jobs.create("spec", "cid", t, address(policy), 1e24);
     }
 
-    /// One seat that serves half of a committee, and one member that speaks in the last second, kept every committee draw open until its
-    /// deadline, when anyone may replace it. Words end earlier, so there is time to sign over what was said.
-    function test_aLastWordReplacesNoCommitteeDraw() public allHome onlyTheGuiltyPay {
+    /// One seat that serves half of a committee, and one member that speaks in the last second,
+    /// kept every committee draw open until its deadline, when anyone may replace it. Votes end
+    /// earlier, so there is time to sign over what was said.
+    function test_aLastVoteReplacesNoCommitteeDraw() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = new uint256[](7);
         for (uint256 i = 0; i < 7; i++) {
             has[i] = i < 4 ? 15 : 13;
         }
-        toWordsWith(jobId, has);
+        toVotesWith(jobId, has);
         uint256 deadline = rounds.state(jobId).deadline;
         bytes32 seed = rounds.state(jobId).seed;
         vm.warp(deadline - 25);
         vm.prank(verifier(7));
         vm.expectPartialRevert(bytes4(keccak256("DeadlinePassed(uint256,uint256)")));
-        rounds.word(jobId, 7, seed, 15);
+        rounds.vote(jobId, 7, seed, 15);
         vm.warp(deadline - 1);
         vm.expectPartialRevert(bytes4(keccak256("NothingToDo(uint8,uint256)")));
         rounds.advance(jobId);
@@ -421,15 +432,16 @@ contract AttacksTest is Network {
         inPhase(jobId, Phase.TRAIN);
     }
 
-    /// Outbidding ready members without ever being ready emptied the pool for nothing: every bond went home.
+    /// Outbidding ready members without ever being ready emptied the pool for nothing: every bond
+    /// went home.
     function test_whoOutbidsIsReady() public allHome onlyTheGuiltyPay {
         Terms memory t = many();
-        (t.places, t.minVerifiers) = (3, 3);
+        (t.slots, t.minVerifiers) = (3, 3);
         uint256 jobId = start(t, 4, 3);
-        for (uint16 place = 0; place < 3; place++) {
-            stakeUp(verifier(10 + place), Role.VERIFIER, 2 * BOND);
-            vm.prank(verifier(10 + place));
-            members.enrol(jobId, place, uint128(2 * BOND));
+        for (uint16 slot = 0; slot < 3; slot++) {
+            stakeUp(verifier(10 + slot), Role.VERIFIER, 2 * BOND);
+            vm.prank(verifier(10 + slot));
+            members.enrol(jobId, slot, uint128(2 * BOND));
         }
         play(jobId);
         inPhase(jobId, Phase.TRAIN);

@@ -22,7 +22,8 @@ contract Hand {
     }
 }
 
-/// @title One transaction: a seat's reveal, which is the last one, and an accomplice's word; undone where the seat is drawn by then.
+/// @title One transaction: a seat's reveal, which is the last one, and an accomplice's vote; undone
+/// where the seat is drawn by then.
 contract Chooser {
     using Bits for uint256;
 
@@ -31,7 +32,7 @@ contract Chooser {
     function go(Rounds rounds, uint256 jobId, Hand seat, Hand member, Reveal calldata r, uint256 has) external {
         RoundState memory s = rounds.state(jobId);
         seat.send(address(rounds), abi.encodeCall(rounds.reveal, (jobId, 3, s.seed, r)));
-        member.send(address(rounds), abi.encodeCall(rounds.word, (jobId, 2, s.seed, has)));
+        member.send(address(rounds), abi.encodeCall(rounds.vote, (jobId, 2, s.seed, has)));
         s = rounds.state(jobId);
         uint256 count = Draws.sampled(s.seated.popcount(), s.ready.popcount(), 5_000);
         bool isDrawn = s.auditSeed != 0 && Draws.rankOfSeat(s.auditSeed, s.seated, 3) < count;
@@ -43,24 +44,25 @@ contract Chooser {
 contract ColludersTest is Network {
     using Bits for uint256;
 
-    function longer(uint16 places) internal view returns (Terms memory t) {
+    function longer(uint16 slots) internal view returns (Terms memory t) {
         t = defaultTerms();
-        (t.places, t.rounds) = (places, 8);
+        (t.slots, t.rounds) = (slots, 8);
     }
 
     function auditorOf(uint256 jobId, uint32 round, uint16 seat) internal view returns (uint32) {
-        for (uint16 place = 0; place < 3; place++) {
-            if (dutiesOf(jobId, round, place).has(seat)) return uint32(place) + 1;
+        for (uint16 slot = 0; slot < 3; slot++) {
+            if (dutiesOf(jobId, round, slot).has(seat)) return uint32(slot) + 1;
         }
         revert NotTrue("a duty has an auditor");
     }
 
     function lose(uint256 jobId, uint32 round, uint16 seat) internal {
         vm.warp(rounds.timesOf(jobId, round).auditEnd);
-        game.holderFalls(game.challenge(abi.encode(evidenceFor(jobId, round, seat, 3))), OUTSIDER);
+        game.holderLoses(game.challenge(abi.encode(evidenceFor(jobId, round, seat, 3))), OUTSIDER);
     }
 
-    /// A seat that loses a game of its own making takes neither bond nor fee of the auditor that called it fine.
+    /// A seat that loses a game of its own making takes neither bond nor fee of the auditor that
+    /// called it valid.
     function test_losingOnPurposeTakesNothingFromTheAuditor() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(3), 4, 3);
         play(jobId);
@@ -78,7 +80,7 @@ contract ColludersTest is Network {
         vm.warp(rounds.timesOf(jobId, 1).openEnd);
         bytes32 key = keyOf(jobId, 1, seat);
         Shown memory shown = shownFor(jobId, 1, seat);
-        vm.expectPartialRevert(Audits.HasFallen.selector);
+        vm.expectPartialRevert(Audits.AlreadySlashed.selector);
         audits.contest(shown, id, body, key);
         same(lockedOf(account, Role.VERIFIER), BOND, "the auditor's bond");
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
@@ -86,19 +88,20 @@ contract ColludersTest is Network {
         same(token.balanceOf(account), 2 * 1 ether + body.length / 35 * 10 ether, "signatures, and all its duties");
     }
 
-    /// The last one to reveal could try in every block whether it would be drawn, if a word in its own transaction told it.
+    /// The last one to reveal could try in every block whether it would be drawn, if a vote in its
+    /// own transaction told it.
     function test_nobodyRevealsInATransactionThatKnowsWhoIsDrawn() public allHome onlyTheGuiltyPay {
         Terms memory t = longer(3);
         t.rounds = 30;
         uint256 jobId = create(t);
         for (uint16 i = 0; i < 3; i++) {
-            sit(jobId, i, i);
+            join(jobId, i, i);
             if (i < 2) enrol(jobId, i, i);
         }
         (Hand seat, Hand member, Chooser chooser) = (new Hand(), new Hand(), new Chooser());
         stakeUp(address(seat), Role.PROVIDER, BOND);
         stakeUp(address(member), Role.VERIFIER, BOND);
-        seat.send(address(members), abi.encodeCall(members.sit, (jobId, 3)));
+        seat.send(address(members), abi.encodeCall(members.join, (jobId, 3)));
         member.send(address(members), abi.encodeCall(members.enrol, (jobId, 2, uint128(BOND))));
         member.send(address(members), abi.encodeCall(members.ready, (jobId)));
         nextBlock();
@@ -128,7 +131,7 @@ contract ColludersTest is Network {
         Reveal memory r = revealFor(jobId, 3, 8);
         said[jobId][s.round].seats.push(3);
         said[jobId][s.round].commitments.push(commitmentFor(jobId, 3, r));
-        said[jobId][s.round].places.push(bytes1(uint8(2)));
+        said[jobId][s.round].slots.push(bytes1(uint8(2)));
         said[jobId][s.round].has.push(7);
         for (uint256 left = 6; left > 0; left--) {
             vm.roll(block.number + 1);
@@ -138,11 +141,11 @@ contract ColludersTest is Network {
             } catch (bytes memory) {}
         }
         seat.send(address(rounds), abi.encodeCall(rounds.reveal, (jobId, 3, s.seed, r)));
-        member.send(address(rounds), abi.encodeCall(rounds.word, (jobId, 2, s.seed, 7)));
+        member.send(address(rounds), abi.encodeCall(rounds.vote, (jobId, 2, s.seed, 7)));
     }
 
     /// Each time another bond, of which the larger part is burnt, and never any pay.
-    function test_whoSitsDownAgainAfterEachFallPaysAStakeEachTime() public allHome onlyTheGuiltyPay {
+    function test_whoJoinsAgainAfterEachSlashPaysAStakeEachTime() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(3), 4, 3);
         play(jobId);
         for (uint32 i = 1; i <= 3; i++) {
@@ -154,7 +157,7 @@ contract ColludersTest is Network {
             lose(jobId, round, 0);
             same(lockedOf(account, Role.PROVIDER), 0, "is gone");
             same(stakes.unburnt(), i * BOND * 7 / 10, "burnt, but for the winner's share");
-            same(sit(jobId, 9 + i, 0), 4 + i, "somebody of theirs sits down again");
+            same(join(jobId, 9 + i, 0), 4 + i, "somebody of theirs joins again");
             vm.warp(rounds.timesOf(jobId, round).windowEnd);
             jobs.claim(jobId, Role.PROVIDER, id, round + 1);
             same(token.balanceOf(account), 0, "and what was not final is not paid");
@@ -164,21 +167,22 @@ contract ColludersTest is Network {
         same(activeOf(OUTSIDER, Role.VERIFIER), 3 * BOND * 3 / 10, "who found it, each time");
     }
 
-    /// More than half of a committee, but not two thirds, say that they have what nobody serves: nobody honest can merge
-    /// that, so the committee draw ends without a certificate, and the next one speaks for itself.
+    /// More than half of a committee, but not two thirds, say that they have what nobody serves:
+    /// nobody honest can merge that, so the committee draw ends without a certificate, and the next
+    /// one speaks for itself.
     function test_aMajoritysLieAboutAnUpdateEndsWithItsCommitteeDraw() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(8), 4, 8);
         toMerge(jobId);
-        for (uint16 place = 0; place < 8; place++) {
-            castVote(jobId, place, place < 5 ? 15 : 7);
+        for (uint16 slot = 0; slot < 8; slot++) {
+            castVote(jobId, slot, slot < 5 ? 15 : 7);
         }
         nextBlock();
         Verdict memory lie = verdictFor(jobId, 15);
         bytes memory theirs = certificate(jobId, digestFor(jobId, lie), 255, 31);
-        bytes memory places = said[jobId][0].places;
+        bytes memory slots = said[jobId][0].slots;
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsSettlement.TooFewSigners.selector);
-        rounds.settle(jobId, places, has, bare(lie, theirs));
+        rounds.settle(jobId, slots, has, bare(lie, theirs));
         nextCommittee(jobId);
         same(rounds.state(jobId).committeeDraw, 1, "the next committee draw");
         sayAll(jobId, 7);
@@ -199,7 +203,7 @@ contract ColludersTest is Network {
             t.rounds = 12;
             uint256 jobId = start(t, 4, 3);
             for (uint32 round = 0; round < 12; round++) {
-                toTwoWords(jobId);
+                toTwoVotes(jobId);
                 if (speaks == 1) castVote(jobId, 2, 15);
                 nextBlock();
                 settleBy(jobId, verdictFor(jobId, 15), 3);
@@ -210,10 +214,11 @@ contract ColludersTest is Network {
         }
     }
 
-    /// They certify the true model with another loss, which the third member cannot sign and nobody objects to.
+    /// They certify the true model with another loss, which the third member cannot sign and nobody
+    /// objects to.
     function test_whoKnowsBetterThanTwoThirdsLosesAFeeAndNoBond() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(3), 4, 3);
-        toWords(jobId);
+        toVotes(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 15);
         v.loss = bytes8(uint64(2));
@@ -224,7 +229,8 @@ contract ColludersTest is Network {
         same(signed, 3, "who has not signed is not paid");
     }
 
-    /// Where nothing is had, no word lacks anything; a member that cannot have the model said so all the same.
+    /// Where nothing is available, no vote lacks anything; a member that cannot have the model said
+    /// so all the same.
     function test_aRoundOfNothingTakesNobodysBond() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(3), 4, 3);
         toMerge(jobId);
@@ -235,23 +241,23 @@ contract ColludersTest is Network {
         missesNothing(jobId, 0);
     }
 
-    function test_whoSaysNothingMissesOnceWordsAreOver() public {
+    function test_whoSaysNothingMissesOnceVotesAreOver() public {
         for (uint256 late = 0; late < 2; late++) {
             uint256 jobId = start(longer(3), 4, 3);
-            toTwoWords(jobId);
+            toTwoVotes(jobId);
             vm.warp(rounds.state(jobId).deadline - 26 + late);
             settleBy(jobId, verdictFor(jobId, 15), 3);
-            same(rounds.absentOf(jobId, 0), late == 1 ? 4 : 0, "a miss, or not");
+            same(rounds.absentOf(jobId, 0), late == 1 ? 4 : 0, "a missed duty, or not");
         }
     }
 
     function missesNothing(uint256 jobId, uint32 round) private {
         same(rounds.absentOf(jobId, round), 0, "nobody misses anything");
         vm.expectRevert(abi.encodeWithSelector(Members.NotAbsent.selector, 3, round));
-        members.cutMember(jobId, round, 3);
+        members.penaliseMember(jobId, round, 3);
     }
 
-    function toTwoWords(uint256 jobId) private {
+    function toTwoVotes(uint256 jobId) private {
         toMerge(jobId);
         castVote(jobId, 0, 15);
         castVote(jobId, 1, 15);

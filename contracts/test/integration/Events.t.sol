@@ -21,7 +21,7 @@ contract EventsTest is Network {
         same(a.ready, b.ready, when);
         same(a.held, b.held, when);
         same(a.owing, b.owing, when);
-        same(a.words, b.words, when);
+        same(a.votes, b.votes, when);
         same(keccak256(abi.encode(a)), keccak256(abi.encode(b)), when);
     }
 
@@ -32,7 +32,7 @@ contract EventsTest is Network {
         jobId = create(t);
         fold = EventFold(deployed("EventFold", abi.encode(rounds, jobId, 8)));
         for (uint16 i = 0; i < 4; i++) {
-            sit(jobId, i, i);
+            join(jobId, i, i);
         }
         for (uint16 i = 0; i < 3; i++) {
             enrol(jobId, i, i);
@@ -49,8 +49,8 @@ contract EventsTest is Network {
         rounds.advance(jobId);
         agree("a seat stopped, another missed");
         revealSeat(jobId, 0, revealFor(jobId, 0, 8));
-        members.cutSeat(jobId, 2);
-        sit(jobId, 8, 2);
+        members.penaliseSeat(jobId, 2);
+        join(jobId, 8, 2);
         vm.warp(rounds.state(jobId).deadline);
         rounds.advance(jobId);
         agree("a seat missed its reveal");
@@ -74,9 +74,9 @@ contract EventsTest is Network {
     }
 
     function refill() internal {
-        members.cutSeat(jobId, 1);
-        sit(jobId, 9, 1);
-        sit(jobId, 10, 3);
+        members.penaliseSeat(jobId, 1);
+        join(jobId, 9, 1);
+        join(jobId, 10, 3);
         vm.prank(verifier(2));
         members.leavePool(jobId);
         enrol(jobId, 5, 2);

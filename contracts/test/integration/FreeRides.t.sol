@@ -4,8 +4,8 @@ pragma solidity 0.8.37;
 import {Audits} from "../../src/Audits.sol";
 import {Members} from "../../src/Members.sol";
 import {Rounds} from "../../src/Rounds.sol";
-import {Words} from "../../src/Words.sol";
-import {Having} from "../../src/interfaces/IWords.sol";
+import {LateVotes} from "../../src/LateVotes.sol";
+import {Having} from "../../src/interfaces/ILateVotes.sol";
 import {Evidence} from "../../src/judge/Claims.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
@@ -46,14 +46,14 @@ contract FreeRidesTest is Network {
         for (uint32 id = 1; id <= 3; id++) {
             check(!dutiesOf(jobId, round, uint16(id - 1)).has(1), "no duty");
             bytes memory body =
-                abi.encodePacked(uint8(1), type(uint16).max, fineWord(jobId, round, 1, verifier(id - 1)));
+                abi.encodePacked(uint8(1), type(uint16).max, validDigest(jobId, round, 1, verifier(id - 1)));
             auditReportBody(jobId, round, id, body);
         }
         vm.warp(rounds.timesOf(jobId, round).auditEnd);
-        Facts memory f = said[jobId][round].facts;
+        RoundRecord memory f = said[jobId][round].record;
         for (uint32 id = 1; id <= 3; id++) {
             bytes memory body =
-                abi.encodePacked(uint8(1), type(uint16).max, fineWord(jobId, round, 1, verifier(id - 1)));
+                abi.encodePacked(uint8(1), type(uint16).max, validDigest(jobId, round, 1, verifier(id - 1)));
             vm.prank(verifier(id - 1));
             vm.expectPartialRevert(Audits.NotADuty.selector);
             audits.open(jobId, round, id, f, body, "salt");
@@ -72,7 +72,7 @@ contract FreeRidesTest is Network {
         return trainer.train(jobId, round, seat, keyOf(jobId, round, seat), segments);
     }
 
-    function test_noSegmentTwiceInThreeRoundsIsAMiss() public allHome onlyTheGuiltyPay {
+    function test_noSegmentTwiceInThreeRoundsIsAMissedDuty() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(audited(), 4, 3);
         uint8[6] memory done = [0, 8, 8, 0, 8, 0];
         for (uint256 r = 0; r < 6; r++) {
@@ -89,7 +89,7 @@ contract FreeRidesTest is Network {
         vm.prank(provider(1));
         members.leaveSeat(jobId);
         playWith(jobId, 1, 8);
-        sit(jobId, 9, 1);
+        join(jobId, 9, 1);
         play(jobId);
         playWith(jobId, 1, 0);
         same(rounds.state(jobId).owing, 0, "its own first");
@@ -100,15 +100,15 @@ contract FreeRidesTest is Network {
 
     // --- a commitment that is bound to another seed ---
 
-    /// Of such a reveal nothing could ever be shown: no game, no key that it owes, and its honest auditor's accusation,
-    /// which nobody could play, would be dropped.
+    /// Of such a reveal nothing could ever be shown: no game, no key that it owes, and its honest
+    /// auditor's accusation, which nobody could play, would be dropped.
     function test_whatIsBoundToAnotherSeedIsNotRevealed() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(audited(), 4, 3);
         RoundState memory s = rounds.state(jobId);
         Reveal memory r = revealFor(jobId, 1, 8);
         bytes32 other = keccak256("of no round");
-        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, s.round);
-        bytes32 unshowable = trainer.commitment(slot, other, 1, provider(1), s.model, r);
+        Hashing.RoundId memory roundId = Hashing.RoundId(address(rounds), jobId, s.round);
+        bytes32 unshowable = trainer.commitment(roundId, other, 1, provider(1), s.model, r);
         vm.prank(provider(1));
         rounds.commit(jobId, 1, s.seed, unshowable);
         commitAll(jobId, 13);
@@ -132,7 +132,7 @@ contract FreeRidesTest is Network {
         members.disagree(jobId, seed, "another root");
         uint256 until = block.timestamp + 700 + 100 + 100 + 2_000;
         vm.expectPartialRevert(Members.AlreadyMember.selector); // no second disagreement with one bond and account
-        members.sit(jobId, 3);
+        members.join(jobId, 3);
         vm.stopPrank();
         commitAll(jobId, 7);
         same(rounds.state(jobId).owing, 0, "it owes nothing");
@@ -151,7 +151,7 @@ contract FreeRidesTest is Network {
         Terms memory t = defaultTerms();
         uint256 jobId = create(t);
         for (uint256 i = 0; i < 4; i++) {
-            sit(jobId, i, uint16(i));
+            join(jobId, i, uint16(i));
             if (i < 3) enrol(jobId, i, uint16(i));
         }
         vm.warp(t.expiry - 1);
@@ -169,7 +169,7 @@ contract FreeRidesTest is Network {
         vm.warp(rounds.state(jobId).deadline);
         Verdict memory none;
         none.state = rounds.state(jobId).model;
-        rounds.settleLate(jobId, said[jobId][0].places, said[jobId][0].has);
+        rounds.settleLate(jobId, said[jobId][0].slots, said[jobId][0].has);
         hasStatus(jobId, JobStatus.EXPIRED);
         vm.warp(rounds.timesOf(jobId, 0).windowEnd);
         jobs.claim(jobId, Role.PROVIDER, 1, 1);
@@ -179,16 +179,16 @@ contract FreeRidesTest is Network {
 
     function test_fromTheLastMomentOnNothingIsSettled() public allHome onlyTheGuiltyPay {
         uint256 jobId = start();
-        toWords(jobId);
+        toVotes(jobId);
         vm.warp(defaultTerms().expiry + 600 + 100 + 2 * 100); // the job was made in the same second
-        bytes memory places = said[jobId][0].places;
+        bytes memory slots = said[jobId][0].slots;
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsBase.DeadlinePassed.selector);
-        rounds.settleLate(jobId, places, has);
+        rounds.settleLate(jobId, slots, has);
     }
 
-    /// @dev A phase that somebody began late may end behind it: what is shown there earns nobody anything, and who is silent misses
-    /// nothing.
+    /// @dev A phase that somebody began late may end behind it: what is shown there earns nobody
+    /// anything, and who is silent misses nothing.
     function test_fromTheLastMomentOnWhatIsRevealedCountsNothing() public allHome onlyTheGuiltyPay {
         uint256 jobId = start();
         blame(provider(3));
@@ -206,10 +206,10 @@ contract FreeRidesTest is Network {
 
     // --- committee draws of large pools ---
 
-    /// @dev Whoever holds n cuts back, or has them made, chose among 2ⁿ committees.
-    function test_cutsThatAreHeldBackChangeNobodyElsesLuck() public allHome onlyTheGuiltyPay {
+    /// @dev Whoever holds n penalties back, or has them made, chose among 2ⁿ committees.
+    function test_penaltiesThatAreHeldBackChangeNobodyElsesLuck() public allHome onlyTheGuiltyPay {
         Terms memory t = audited();
-        (t.places, t.minVerifiers) = (64, 3);
+        (t.slots, t.minVerifiers) = (64, 3);
         uint256 jobId = start(t, 4, 48);
         uint256 committee = rounds.state(jobId).committee;
         same(committee.popcount(), 32, "a committee draw");
@@ -227,16 +227,16 @@ contract FreeRidesTest is Network {
         uint256 held = rounds.state(jobId).committee;
         vm.revertToState(before);
         blame(verifier(silent.lowest()));
-        members.cutMember(jobId, 0, uint32(silent.lowest()) + 1);
+        members.penaliseMember(jobId, 0, uint32(silent.lowest()) + 1);
         settle(jobId);
         same(rounds.state(jobId).committee, held & ~silent, "only its own ticket is gone");
     }
 
     // --- late votes ---
 
-    function test_aLateVoteIsItsMembersNotItsPlaces() public allHome onlyTheGuiltyPay {
+    function test_aLateVoteIsItsMembersNotItsSlots() public allHome onlyTheGuiltyPay {
         Terms memory t = audited();
-        (t.places, t.minVerifiers) = (4, 2);
+        (t.slots, t.minVerifiers) = (4, 2);
         uint256 jobId = start(t, 4, 3);
         toMerge(jobId);
         sayAll(jobId, 14);
@@ -244,33 +244,33 @@ contract FreeRidesTest is Network {
         settle(jobId, verdictFor(jobId, 14)); // nobody has seat 0
         vm.prank(verifier(2));
         members.leavePool(jobId);
-        uint32 heir = enrol(jobId, 9, 2); // from round 2 on, so it has no word about round 0
+        uint32 heir = enrol(jobId, 9, 2); // from round 2 on, so it has no vote about round 0
         vm.prank(verifier(9));
-        vm.expectPartialRevert(Words.NotThen.selector);
-        words.lateVote(jobId, 0, heir, 1);
+        vm.expectPartialRevert(LateVotes.NotThen.selector);
+        lateVotes.lateVote(jobId, 0, heir, 1);
         toMerge(jobId);
         sayAll(jobId, 14);
         vm.warp(rounds.state(jobId).deadline - 1);
         settle(jobId, verdictFor(jobId, 14));
         vm.prank(verifier(9));
-        words.lateVote(jobId, 1, heir, 1); // but place 2 was another's in round 1, who was in its committee
+        lateVotes.lateVote(jobId, 1, heir, 1); // but slot 2 was another's in round 1, who was in its committee
         vm.prank(verifier(0));
-        words.lateVote(jobId, 1, 1, 1);
+        lateVotes.lateVote(jobId, 1, 1, 1);
         Having memory h = havingOf(jobId, 1);
         (h.late[0], h.late[1], h.late[2]) = (1, heir, heir);
-        vm.expectPartialRevert(Words.NotHad.selector);
-        words.grant(jobId, 1, 0, h);
+        vm.expectPartialRevert(LateVotes.NotAvailable.selector);
+        lateVotes.grant(jobId, 1, 0, h);
         vm.prank(verifier(2));
-        words.lateVote(jobId, 1, 3, 1);
+        lateVotes.lateVote(jobId, 1, 3, 1);
         h.late[2] = 3;
-        words.grant(jobId, 1, 0, h);
+        lateVotes.grant(jobId, 1, 0, h);
         (uint256 pay,,) = rounds.rowsOf(jobId, 1);
         check(pay.has(0), "paid");
     }
 
     function havingOf(uint256 jobId, uint32 round) private view returns (Having memory h) {
         Said storage now_ = said[jobId][round];
-        (h.facts, h.committeeSeed, h.places, h.has) = (now_.facts, now_.facts.seed, now_.places, now_.has);
+        (h.record, h.committeeSeed, h.slots, h.has) = (now_.record, now_.record.seed, now_.slots, now_.has);
         h.late = new uint32[](3);
     }
 
@@ -278,7 +278,7 @@ contract FreeRidesTest is Network {
 
     function test_aKeyOfBeforeTheSettlementIsNoneAndTheLastOneCounts() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(audited(), 4, 3);
-        uint32 round = toWords(jobId);
+        uint32 round = toVotes(jobId);
         showKey(jobId, round, 0);
         nextBlock();
         settle(jobId);
@@ -341,7 +341,8 @@ contract FreeRidesTest is Network {
         }
     }
 
-    /// Without a replay: it accuses everybody in every round, and an accomplice plays one game a holder meanwhile.
+    /// Without a replay: it accuses everybody in every round, and an accomplice plays one game a
+    /// holder meanwhile.
     function test_accusationsWithoutAReplayEarnNothingWhateverElseIsPlayed() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(audited(), 4, 2);
         for (uint32 r = 0; r < 6; r++) {
@@ -382,49 +383,50 @@ contract FreeRidesTest is Network {
 
     // --- signatures ---
 
-    /// Behind the settlement there are too few members, so the next one may come when every window is over.
+    /// Behind the settlement there are too few members, so the next one may come when every window
+    /// is over.
     function test_signaturesAreTakenUntilAuditIsOverAsTheJobWaits() public allHome onlyTheGuiltyPay {
         Terms memory t = audited();
         t.minProviders = 4;
         uint256 jobId = start(t, 4, 3);
-        toWords(jobId);
+        toVotes(jobId);
         vm.prank(provider(3));
         members.leaveSeat(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory two = certificate(jobId, digestFor(jobId, v), 7, 3);
-        noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, bare(v, two));
+        noteRecord(jobId, v);
+        rounds.settle(jobId, said[jobId][0].slots, said[jobId][0].has, bare(v, two));
         inPhase(jobId, Phase.WAITING);
         vm.warp(rounds.timesOf(jobId, 0).auditEnd - 1);
         vm.warp(block.timestamp + 1);
         bytes memory late = bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), said[jobId][0].digest));
-        Facts memory f = said[jobId][0].facts;
+        RoundRecord memory f = said[jobId][0].record;
         vm.expectPartialRevert(bytes4(keccak256("SigningOver(uint32)")));
         rounds.sign(jobId, f, 3, late);
         vm.expectPartialRevert(Members.NotAbsent.selector);
-        members.cutMember(jobId, 0, 3);
+        members.penaliseMember(jobId, 0, 3);
     }
 
     // --- duties ---
 
     function testFuzz_nobodyHasTwoDutiesBeforeEverybodyHasOne(bytes32 seed, uint256 pool, uint8 drawn_) public pure {
         if (pool == 0) pool = 1;
-        uint256 places = pool.popcount();
+        uint256 slots = pool.popcount();
         uint256 fewest = type(uint256).max;
         uint256 most;
         uint256 ranks;
         for (uint256 left = pool; left != 0; left &= left - 1) {
-            uint256 rank = Draws.rankOfPlace(seed, pool, left.lowest());
+            uint256 rank = Draws.rankOfSlot(seed, pool, left.lowest());
             ranks |= Bits.bit(rank);
             uint256 duties;
             for (uint256 ordinal = 0; ordinal < drawn_; ordinal++) {
-                if (Draws.isAuditor(ordinal, rank, places, 1)) duties++;
+                if (Draws.isAuditor(ordinal, rank, slots, 1)) duties++;
             }
             if (duties < fewest) fewest = duties;
             if (duties > most) most = duties;
         }
-        same(ranks, Bits.firstBits(places), "every rank is one place's");
+        same(ranks, Bits.firstBits(slots), "every rank is one slot's");
         check(most - fewest <= 1, "even");
     }
 }

@@ -7,7 +7,7 @@ import {Claim} from "../../src/judge/IClaims.sol";
 import {Game} from "../../src/judge/Game.sol";
 import {Judge} from "../../src/judge/Judge.sol";
 import {Due} from "../../src/interfaces/IJobs.sol";
-import {Having} from "../../src/interfaces/IWords.sol";
+import {Having} from "../../src/interfaces/ILateVotes.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Shown} from "../../src/libraries/Reveals.sol";
 import "../../src/types/Types.sol";
@@ -15,7 +15,8 @@ import {BlsNetwork} from "../support/BlsNetwork.sol";
 import {Network} from "../support/Network.sol";
 import {deployed} from "../support/Deployed.sol";
 
-/// @title P41: what each call costs in steady state, and all calls of a round together, by seats and members.
+/// @title P41: what each call costs in steady state, and all calls of a round together, by seats
+/// and members.
 /// @dev Every call is a transaction of its own, so that gas is counted as on a chain.
 /// forge-config: default.isolate = true
 contract GasTest is Network {
@@ -33,14 +34,14 @@ contract GasTest is Network {
         spent += gas;
     }
 
-    function terms(uint16 seats, uint16 places, uint16 shareBps) internal view returns (Terms memory t) {
+    function terms(uint16 seats, uint16 slots, uint16 shareBps) internal view returns (Terms memory t) {
         t = defaultTerms();
-        (t.seats, t.minProviders, t.places, t.minVerifiers) = (seats, seats, places, places);
+        (t.seats, t.minProviders, t.slots, t.minVerifiers) = (seats, seats, slots, slots);
         (t.rounds, t.f, t.shareBps) = (30, uint8((seats - 1) / 3), shareBps);
         (t.pricePerToken, t.auditSeconds) = (1e6, 700);
     }
 
-    function test_P41_commitRevealWord() public {
+    function test_P41_commitRevealVote() public {
         uint256 jobId = start(terms(4, 3, 5_000), 4, 3);
         for (uint256 r = 0; r < WARM; r++) {
             play(jobId);
@@ -57,12 +58,12 @@ contract GasTest is Network {
         atMost(shown("last reveal"), 85_500, "last reveal");
         nextBlock();
         castVote(jobId, 0, 15);
-        atMost(shown("first word"), 55_000, "first word");
+        atMost(shown("first vote"), 55_000, "first vote");
         castVote(jobId, 1, 15);
-        atMost(shown("word"), 40_500, "word");
+        atMost(shown("vote"), 40_500, "vote");
     }
 
-    function test_P41_revealOf64Leaves() public {
+    function test_P41_revealOf64CheckpointCommitments() public {
         Terms memory t = terms(4, 3, 5_000);
         (t.steps, t.segmentSteps) = (640, 10);
         uint256 jobId = start(t, 4, 3);
@@ -94,11 +95,11 @@ contract GasTest is Network {
         atMost(measure(256, 32, 2_500), 144_500, "a provider's round, all in, at 256/32");
     }
 
-    function settled(uint16 places, uint256 highest, string memory what) private {
-        uint256 jobId = start(terms(16, places, 2_500), 16, places);
+    function settled(uint16 slots, uint256 highest, string memory what) private {
+        uint256 jobId = start(terms(16, slots, 2_500), 16, slots);
         play(jobId);
         play(jobId);
-        toWords(jobId);
+        toVotes(jobId);
         nextBlock();
         settle(jobId);
         atMost(shown(what), highest, what);
@@ -130,9 +131,9 @@ contract GasTest is Network {
         atMost(shown("claims of ten rounds, 4 seats and 3 members") / 7, 49_000, "a claim beside six others");
     }
 
-    function duesOf(uint256 jobId, uint32 seats, uint32 places, uint32 to) private pure returns (Due[] memory dues) {
-        dues = new Due[](seats + places);
-        for (uint32 i = 0; i < seats + places; i++) {
+    function duesOf(uint256 jobId, uint32 seats, uint32 slots, uint32 to) private pure returns (Due[] memory dues) {
+        dues = new Due[](seats + slots);
+        for (uint32 i = 0; i < seats + slots; i++) {
             dues[i] = i < seats ? Due(jobId, Role.PROVIDER, i + 1, to) : Due(jobId, Role.VERIFIER, i + 1 - seats, to);
         }
     }
@@ -170,15 +171,16 @@ contract GasTest is Network {
         vm.warp(rounds.timesOf(jobId, 0).windowEnd);
         jobs.burn(jobId, 1);
         dearest("burn of a round");
-        members.cutSeat(jobId, 255);
-        dearest("cut of a seat");
+        members.penaliseSeat(jobId, 255);
+        dearest("penalty of a seat");
         vm.warp(rounds.state(jobId).deadline);
         rounds.advance(jobId);
         dearest("advance of a void");
     }
 
-    /// @dev A fall that leaves the round without a seat voids it, while all of a pool that is full is new. Late in a long job.
-    function test_P13_aFallIsToldWithinItsGas() public {
+    /// @dev A slash that leaves the round without a seat voids it, while all of a pool that is full
+    /// is new. Late in a long job.
+    function test_P13_aSlashIsToldWithinItsGas() public {
         Terms memory t = terms(4, 256, 2_500);
         (t.minProviders, t.minVerifiers, t.trainSeconds, t.rounds) = (1, 3, 100_000, 1 << 20);
         uint256 jobId = start(t, 4, 3);
@@ -195,21 +197,22 @@ contract GasTest is Network {
             members.disagree(jobId, seed, "another root");
         }
         Claim memory c = game.challenge(abi.encode(evidenceFor(jobId, 8, 0, 2)));
-        game.holderFalls(c, address(0xf1));
-        // Game.FELL_GAS is 2,000,000: refunds, and the search among a million rounds, are another 150,000.
-        atMost(shown("a fall that voids a round"), 950_000, "told");
+        game.holderLoses(c, address(0xf1));
+        // Game.SLASH_GAS is 2,000,000: refunds, and the search among a million rounds, are another
+        // 150,000.
+        atMost(shown("a slash that voids a round"), 950_000, "told");
         inPhase(jobId, Phase.WAITING);
     }
 
-    /// @dev Where nobody may be bad, one member audits all of 256 seats. What is shown of who revealed first has what the
-    /// 255 others said.
+    /// @dev Where nobody may be bad, one member audits all of 256 seats. What is shown of who
+    /// revealed first has what the 255 others said.
     function test_P13_auditsOf256Seats() public {
         Terms memory t = terms(256, 1, 10_000);
         t.f = 0;
         uint256 jobId = start(t, 256, 1);
         play(jobId);
         bytes memory body = honestBody(jobId, 0, 1);
-        body[3] ^= 0x01; // of the first word
+        body[3] ^= 0x01; // of the first digest
         uint16 seat = uint8(body[0]);
         Shown memory s = shownFor(jobId, 0, seat);
         bytes32 key = keyOf(jobId, 0, seat);
@@ -221,17 +224,17 @@ contract GasTest is Network {
         dearest("opening of 256 duties");
         vm.warp(rounds.timesOf(jobId, 0).openEnd);
         audits.contest(s, 1, body, key);
-        dearest("contest of one of 256 words");
+        dearest("contest of one of 256 digests");
         vm.warp(rounds.timesOf(jobId, 0).half);
         Shown memory silent = shownFor(jobId, 0, seat + 2);
         audits.reportMissingKey(silent);
         dearest("reportMissingKey of one of 256");
         audits.noKey(silent);
-        dearest("fall of one of 256 for its key");
+        dearest("slash of one of 256 for its key");
     }
 
     /// @dev What all of 32 members said, signed and left undone about 256 seats.
-    function test_P13_wordsAndAbsencesOf256Seats() public {
+    function test_P13_votesAndAbsencesOf256Seats() public {
         Terms memory t = terms(256, 32, 10_000);
         (t.f, t.minVerifiers) = (0, 1);
         uint256 jobId = start(t, 256, 32);
@@ -239,23 +242,24 @@ contract GasTest is Network {
         bytes32 digest = digestFor(jobId, both[0].verdict);
         uint256 most = (1 << 22) - 1;
         both[0].certificate = certificate(jobId, digest, rounds.state(jobId).committee, most);
-        noteFacts(jobId, both[0].verdict);
+        noteRecord(jobId, both[0].verdict);
         Said storage now_ = said[jobId][0];
-        Facts memory facts = now_.facts;
-        rounds.settle(jobId, now_.places, now_.has, both[0]);
-        rounds.sign(jobId, facts, 32, bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(31), digest)));
+        RoundRecord memory record = now_.record;
+        rounds.settle(jobId, now_.slots, now_.has, both[0]);
+        rounds.sign(jobId, record, 32, bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(31), digest)));
         dearest("signature behind a settlement, of 256 seats");
         grantedByAll(jobId);
-        words.equivocated(jobId, 0, 22, facts.seed, facts.words, both);
+        lateVotes.equivocated(jobId, 0, 22, record.seed, record.votes, both);
         dearest("two certificates by 32 members");
         vm.warp(rounds.timesOf(jobId, 0).openEnd);
         for (uint32 id = 1; id < 3; id++) {
-            audits.absent(jobId, 0, id, dutiesOf(jobId, 0, uint16(id - 1)).lowest(), facts, "");
+            audits.absent(jobId, 0, id, dutiesOf(jobId, 0, uint16(id - 1)).lowest(), record, "");
         }
         dearest("absence of an auditor of 256 seats");
     }
 
-    /// @return both two certificates, by as many as needed and by all, over words that have no seat 0
+    /// @return both two certificates, by as many as needed and by all, over votes that have no seat
+    /// 0
     function contradictions(uint256 jobId) private returns (Certified[2] memory both) {
         commitAll(jobId, type(uint256).max);
         nextBlock();
@@ -275,16 +279,16 @@ contract GasTest is Network {
     /// @dev Late votes of the whole committee of round 0 pay its seat 0.
     function grantedByAll(uint256 jobId) private {
         Said storage told = said[jobId][0];
-        Facts memory none;
-        Having memory h = Having(told.facts, none, told.facts.seed, told.places, told.has, new uint32[](32));
+        RoundRecord memory none;
+        Having memory h = Having(told.record, none, told.record.seed, told.slots, told.has, new uint32[](32));
         for (uint32 id = 1; id <= 32; id++) {
             h.late[id - 1] = id;
             vm.prank(verifier(id - 1));
-            words.lateVote(jobId, 0, id, type(uint256).max);
+            lateVotes.lateVote(jobId, 0, id, type(uint256).max);
         }
-        dearest("late word");
-        words.grant(jobId, 0, 0, h);
-        dearest("pay by 32 late words, of 256 seats");
+        dearest("late vote");
+        lateVotes.grant(jobId, 0, 0, h);
+        dearest("pay by 32 late votes, of 256 seats");
     }
 
     function test_P13_aFullPoolOf256() public {
@@ -292,7 +296,7 @@ contract GasTest is Network {
         t.minVerifiers = 1;
         uint256 jobId = create(t);
         for (uint16 i = 0; i < 4; i++) {
-            sit(jobId, i, i);
+            join(jobId, i, i);
         }
         for (uint16 i = 0; i < 256; i++) {
             enrol(jobId, i, i);
@@ -312,26 +316,26 @@ contract GasTest is Network {
     }
 
     /// @return gas of everybody, for each seat
-    function measure(uint16 seats, uint16 places, uint16 shareBps) internal returns (uint256) {
-        uint256 jobId = start(terms(seats, places, shareBps), seats, places);
+    function measure(uint16 seats, uint16 slots, uint16 shareBps) internal returns (uint256) {
+        uint256 jobId = start(terms(seats, slots, shareBps), seats, slots);
         for (uint256 r = 0; r < WARM; r++) {
             play(jobId);
         }
         uint32 round = rounds.state(jobId).round;
         spent = 0;
-        train(jobId, seats, places);
+        train(jobId, seats, slots);
         emit log_named_uint("seats", seats);
-        emit log_named_uint("  training, reveals and words", spent / seats);
+        emit log_named_uint("  training, reveals and votes", spent / seats);
         settle(jobId);
         emit log_named_uint("  settlement", note("settle"));
         auditNoted(jobId, round);
         emit log_named_uint("  a seat and round, all but claims", spent / seats);
-        uint256 all = spent / seats + claimNoted(jobId, seats, places);
+        uint256 all = spent / seats + claimNoted(jobId, seats, slots);
         emit log_named_uint("  a seat and round, all in", all);
         return all;
     }
 
-    function train(uint256 jobId, uint16 seats, uint16 places) private {
+    function train(uint256 jobId, uint16 seats, uint16 slots) private {
         for (uint16 seat = 0; seat < seats; seat++) {
             commitSeat(jobId, seat, revealFor(jobId, seat, 8));
             note("commit");
@@ -342,9 +346,9 @@ contract GasTest is Network {
             note("reveal");
         }
         nextBlock();
-        for (uint16 place = 0; place < places; place++) {
-            castVote(jobId, place, Bits.firstBits(seats));
-            note("word");
+        for (uint16 slot = 0; slot < slots; slot++) {
+            castVote(jobId, slot, Bits.firstBits(seats));
+            note("vote");
         }
         nextBlock();
     }
@@ -374,7 +378,7 @@ contract GasTest is Network {
     }
 
     /// @return gas of claims for ten rounds, a tenth of it, for each seat
-    function claimNoted(uint256 jobId, uint16 seats, uint16 places) private returns (uint256) {
+    function claimNoted(uint256 jobId, uint16 seats, uint16 slots) private returns (uint256) {
         uint256 before = spent;
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
         jobs.claim(jobId, Role.PROVIDER, 1, 2);
@@ -390,11 +394,12 @@ contract GasTest is Network {
         uint256 member = shown("  claim of ten rounds, member");
         spent = before;
         atMost(seat, seats < 256 ? 87_500 : 103_000, "claim of ten rounds"); // rows of 256 seats are longer
-        return (seat + member * places / seats) / 10;
+        return (seat + member * slots / seats) / 10;
     }
 }
 
-/// @title P41: the same settlement by both kinds of certificates, all members signing, and what a late one costs.
+/// @title P41: the same settlement by both kinds of certificates, all members signing, and what a
+/// late one costs.
 /// @dev BLS12-381 wants the precompiles of Prague; for the other it changes nothing.
 /// forge-config: default.isolate = true
 /// forge-config: default.evm_version = "prague"
@@ -403,34 +408,35 @@ contract CertificateGasTest is BlsNetwork {
 
     event log_named_uint(string what, uint256 gas);
 
-    function terms(uint16 places) private view returns (Terms memory t) {
+    function terms(uint16 slots) private view returns (Terms memory t) {
         t = defaultTerms();
-        (t.seats, t.minProviders, t.places, t.minVerifiers) = (16, 16, places, places);
+        (t.seats, t.minProviders, t.slots, t.minVerifiers) = (16, 16, slots, slots);
         (t.rounds, t.f, t.shareBps) = (30, 5, 2_500);
     }
 
-    /// @dev The third round, before and after somebody has kept the sum of the committee's keys; then one that a third has not
-    /// signed, nor the first, so that the word of such a digest is there.
-    function settled(uint16 places, uint256 kept, uint256 plain, uint256 few) private {
-        registerAll(places);
-        uint256 jobId = start(terms(places), 16, places);
-        settledByFew(jobId, places);
+    /// @dev The third round, before and after somebody has kept the sum of the committee's keys;
+    /// then one that a third has not signed, nor the first, so that the word of such a digest is
+    /// there.
+    function settled(uint16 slots, uint256 kept, uint256 plain, uint256 few) private {
+        registerAll(slots);
+        uint256 jobId = start(terms(slots), 16, slots);
+        settledByFew(jobId, slots);
         play(jobId);
-        string memory where = string.concat(" at ", vm.toString(places), " members");
+        string memory where = string.concat(" at ", vm.toString(slots), " members");
         play(jobId);
         costs(string.concat("BLS settlement without a sum", where), plain);
         keys.keep(accountsOf(jobId, rounds.state(jobId).committee));
         emit log_named_uint(string.concat("BLS sum", where), vm.snapshotGasLastCall(string.concat("BLS sum", where)));
         play(jobId);
         costs(string.concat("BLS settlement", where), kept);
-        settledByFew(jobId, places);
+        settledByFew(jobId, slots);
         costs(string.concat("BLS settlement by two thirds", where), few);
     }
 
-    function settledByFew(uint256 jobId, uint256 places) private {
-        toWords(jobId);
+    function settledByFew(uint256 jobId, uint256 slots) private {
+        toVotes(jobId);
         nextBlock();
-        settleBy(jobId, verdictFor(jobId, rounds.state(jobId).seated), ((places * 2 + 2) / 3).firstBits());
+        settleBy(jobId, verdictFor(jobId, rounds.state(jobId).seated), ((slots * 2 + 2) / 3).firstBits());
     }
 
     function costs(string memory what, uint256 highest) private {
@@ -457,7 +463,8 @@ contract CertificateGasTest is BlsNetwork {
     }
 }
 
-/// @title P41: what a challenge costs by the evidence that it has to show, and by the games that wait before it.
+/// @title P41: what a challenge costs by the evidence that it has to show, and by the games that
+/// wait before it.
 /// forge-config: default.isolate = true
 contract ChallengeGasTest is Network {
     event log_named_uint(string what, uint256 gas);
@@ -474,11 +481,11 @@ contract ChallengeGasTest is Network {
     }
 
     /// @dev Two rounds, audited: what is challenged is round 1.
-    function played(uint16 seats, uint16 places) private {
+    function played(uint16 seats, uint16 slots) private {
         Terms memory t = defaultTerms();
-        (t.seats, t.minProviders, t.places, t.minVerifiers) = (seats, seats, places, places);
+        (t.seats, t.minProviders, t.slots, t.minVerifiers) = (seats, seats, slots, slots);
         (t.rounds, t.f, t.program) = (6, uint8((seats - 1) / 3), program());
-        jobId = start(t, seats, places);
+        jobId = start(t, seats, slots);
         play(jobId);
         play(jobId);
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);

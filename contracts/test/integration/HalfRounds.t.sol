@@ -4,14 +4,15 @@ pragma solidity 0.8.37;
 import {Audits} from "../../src/Audits.sol";
 import {Escrow} from "../../src/interfaces/IJobs.sol";
 import {Earned} from "../../src/interfaces/IHooks.sol";
-import {Having} from "../../src/interfaces/IWords.sol";
+import {Having} from "../../src/interfaces/ILateVotes.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Shown} from "../../src/libraries/Reveals.sol";
 import {RoundsMembership} from "../../src/rounds/RoundsMembership.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title Rounds of which seats do less than three quarters, now and then, so that nothing can be merged.
+/// @title Rounds of which seats do less than three quarters, now and then, so that nothing can be
+/// merged.
 contract HalfRoundsTest is Network {
     using Bits for uint256;
 
@@ -36,16 +37,16 @@ contract HalfRoundsTest is Network {
 
     /// @dev The seats of `halves` do four segments of eight, and all others the whole round.
     /// @return seated who reveals
-    function toWords(uint256 jobId, uint256 halves, uint256 had) private returns (uint256 seated) {
+    function toVotes(uint256 jobId, uint256 halves, uint256 available) private returns (uint256 seated) {
         bytes memory done = new bytes(SEATS);
         for (uint256 seat = 0; seat < SEATS; seat++) {
             done[seat] = bytes1(uint8(halves.has(seat) ? HALF : 8));
         }
-        return toWords(jobId, done, had);
+        return toVotes(jobId, done, available);
     }
 
     /// @param done segments, a byte a seat
-    function toWords(uint256 jobId, bytes memory done, uint256 had) private returns (uint256 seated) {
+    function toVotes(uint256 jobId, bytes memory done, uint256 available) private returns (uint256 seated) {
         seated = rounds.state(jobId).seated;
         for (uint16 seat = 0; seat < SEATS; seat++) {
             if (seated.has(seat)) commitSeat(jobId, seat, revealFor(jobId, seat, uint8(done[seat])));
@@ -53,14 +54,14 @@ contract HalfRoundsTest is Network {
         for (uint16 seat = 0; seat < SEATS; seat++) {
             if (seated.has(seat)) revealSeat(jobId, seat, revealFor(jobId, seat, uint8(done[seat])));
         }
-        sayAll(jobId, had);
+        sayAll(jobId, available);
         nextBlock();
     }
 
     /// @return round in which so many seats were whole that something is merged, or nothing
-    function playHalf(uint256 jobId, uint256 halves, uint256 had) private returns (uint32 round) {
+    function playHalf(uint256 jobId, uint256 halves, uint256 available) private returns (uint32 round) {
         round = rounds.state(jobId).round;
-        uint256 merged = (toWords(jobId, halves, had) & had & ~halves).popcount();
+        uint256 merged = (toVotes(jobId, halves, available) & available & ~halves).popcount();
         Verdict memory v = verdictFor(jobId, 0);
         if (merged > 2 * uint256(jobs.termsOf(jobId).f)) v.merged = uint16(merged);
         settle(jobId, v);
@@ -83,7 +84,7 @@ contract HalfRoundsTest is Network {
 
     // --- every second round ---
 
-    function test_halfOfEverySecondRoundIsUnpaidAndAMiss() public allHome onlyTheGuiltyPay {
+    function test_halfOfEverySecondRoundIsUnpaidAndAMissedDuty() public allHome onlyTheGuiltyPay {
         blameAll();
         uint256 jobId = start(termsWith(0), 4, 3);
         playHalf(jobId, 15, 15);
@@ -94,7 +95,7 @@ contract HalfRoundsTest is Network {
         same(rounds.state(jobId).held, 0, "and hold nothing");
         vm.warp(rounds.timesOf(jobId, 2).windowEnd);
         for (uint16 seat = 0; seat < SEATS; seat++) {
-            members.cutSeat(jobId, seat);
+            members.penaliseSeat(jobId, seat);
             same(paid(jobId, seat + 1), 8 * segmentPay(), "the round that was whole");
         }
         jobs.burn(jobId, 3);
@@ -105,7 +106,7 @@ contract HalfRoundsTest is Network {
         uint256 jobId = start(termsWith(0), 4, 3);
         for (uint256 r = 0; r < 9; r++) {
             playHalf(jobId, r % 3 == 0 ? 1 : 0, 15);
-            same(rounds.state(jobId).owing, 0, "no miss");
+            same(rounds.state(jobId).owing, 0, "no missed duty");
         }
         same(paidAtTheEnd(jobId), (3 * HALF + 6 * 8) * segmentPay(), "others' updates were merged");
     }
@@ -121,7 +122,7 @@ contract HalfRoundsTest is Network {
         vm.prank(provider(1));
         members.leaveSeat(jobId);
         playHalf(jobId, 0, 15);
-        sit(jobId, 9, 1);
+        join(jobId, 9, 1);
         playHalf(jobId, 0, 15);
         playHalf(jobId, 2, 15);
         same(rounds.state(jobId).owing, 0, "its own first");
@@ -135,7 +136,7 @@ contract HalfRoundsTest is Network {
         members.leaveSeat(jobId);
         playHalf(jobId, 2, 15);
         same(rounds.state(jobId).owing, 2, "its last round, too");
-        members.cutSeat(jobId, 1);
+        members.penaliseSeat(jobId, 1);
     }
 
     // --- nothing merged ---
@@ -147,10 +148,11 @@ contract HalfRoundsTest is Network {
         uint32 round = playHalf(jobId, 3, 14);
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, round);
         same(pay, 12, "whole, though in vain");
-        same(lost, 0, "who was short has nothing to lose, whether it was had or not");
+        same(lost, 0, "who was short has nothing to lose, whether it was available or not");
         (,, Earned memory e) = rounds.statusOf(jobId);
         same(e.segments, 16, "earned");
-        // Of the round's budget two seats and one duty are not needed: three were set aside, and two are drawn.
+        // Of the round's budget two seats and one duty are not needed: three were set aside, and
+        // two are drawn.
         same(jobs.refundable(jobId), 16 * segmentPay() + 10 ether, "the submitter's at once");
         jobs.refund(jobId);
         vm.warp(rounds.timesOf(jobId, round).windowEnd);
@@ -172,26 +174,26 @@ contract HalfRoundsTest is Network {
 
     function test_noLateVotePaysWhoWasShortForNothing() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(termsWith(1), 4, 3);
-        playHalf(jobId, 3, 8); // had: seat 3 alone
+        playHalf(jobId, 3, 8); // available: seat 3 alone
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 0);
-        same(pay, 8, "had and whole");
-        same(lost, 4, "whole, and not had");
+        same(pay, 8, "available and whole");
+        same(lost, 4, "whole, and not available");
         for (uint256 i = 0; i < 3; i++) {
             vm.prank(verifier(i));
-            words.lateVote(jobId, 0, uint32(i + 1), 15);
+            lateVotes.lateVote(jobId, 0, uint32(i + 1), 15);
         }
         Having memory h;
         Said storage now_ = said[jobId][0];
-        (h.facts, h.committeeSeed, h.places, h.has) = (now_.facts, now_.facts.seed, now_.places, now_.has);
+        (h.record, h.committeeSeed, h.slots, h.has) = (now_.record, now_.record.seed, now_.slots, now_.has);
         h.late = new uint32[](3);
         (h.late[0], h.late[1], h.late[2]) = (1, 2, 3);
         for (uint16 seat = 0; seat < 2; seat++) {
             vm.expectRevert(abi.encodeWithSelector(RoundsMembership.NothingEarned.selector, seat, uint32(0)));
-            words.grant(jobId, 0, seat, h);
+            lateVotes.grant(jobId, 0, seat, h);
         }
-        words.grant(jobId, 0, 2, h);
+        lateVotes.grant(jobId, 0, 2, h);
         (pay, lost,) = rounds.rowsOf(jobId, 0);
-        same(pay, 12, "late words pay the whole one");
+        same(pay, 12, "late votes pay the whole one");
         same(lost, 0, "and nothing is left");
     }
 
@@ -215,11 +217,11 @@ contract HalfRoundsTest is Network {
         Terms memory t = termsWith(0);
         t.expiry = uint64(block.timestamp + 1_000);
         uint256 jobId = start(t, 4, 3);
-        toWords(jobId, 15, 15);
-        bytes memory places = said[jobId][0].places;
+        toVotes(jobId, 15, 15);
+        bytes memory slots = said[jobId][0].slots;
         uint256[] memory has = said[jobId][0].has;
         vm.warp(t.expiry > rounds.state(jobId).deadline ? t.expiry : rounds.state(jobId).deadline);
-        rounds.settleLate(jobId, places, has);
+        rounds.settleLate(jobId, slots, has);
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 0);
         same(pay, 15, "paid by the segment");
         same(lost, 0, "nothing lost");
@@ -227,7 +229,8 @@ contract HalfRoundsTest is Network {
 
     // --- any order ---
 
-    /// Every schedule of `half_rounds.json`: what the law in Python and the second client say of it.
+    /// Every schedule of `half_rounds.json`: what the law in Python and the second client say of
+    /// it.
     function test_theSchedulesOfTheVectors() public {
         json = vm.readFile("../tests/vectors/half_rounds.json");
         for (uint256 number = 0; vm.keyExistsJson(json, key(number, "f")); number++) {
@@ -250,11 +253,11 @@ contract HalfRoundsTest is Network {
         bytes[] memory done = vm.parseJsonBytesArray(json, key(number, "done"));
         for (uint32 r = 0; r < done.length; r++) {
             (uint256 owing, uint256 earned) = (rounds.state(jobId).owing, earnedBy(jobId));
-            same(toWords(jobId, done[r], told(number, "had", r)), there(done[r]), "who is there");
+            same(toVotes(jobId, done[r], told(number, "available", r)), there(done[r]), "who is there");
             Verdict memory v = verdictFor(jobId, 0);
             v.merged = uint16(told(number, "merged", r));
             settle(jobId, v);
-            requirePay(jobId, r, told(number, "pay", r), told(number, "had", r));
+            requirePay(jobId, r, told(number, "pay", r), told(number, "available", r));
             same(earnedBy(jobId) - earned, told(number, "earned", r), "earned");
             same(rounds.state(jobId).owing & ~owing, told(number, "missed", r), "missed");
         }
@@ -262,10 +265,10 @@ contract HalfRoundsTest is Network {
         check(isPlayed, "as long as there");
     }
 
-    function requirePay(uint256 jobId, uint32 round, uint256 paid_, uint256 had) private view {
+    function requirePay(uint256 jobId, uint32 round, uint256 paid_, uint256 available) private view {
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, round);
         same(pay, paid_, "pay");
-        same(lost & had, 0, "lost by who was not had alone");
+        same(lost & available, 0, "lost by who was not available alone");
     }
 
     /// @dev Nobody sits where the byte is 255.
@@ -280,8 +283,9 @@ contract HalfRoundsTest is Network {
         return e.segments;
     }
 
-    /// Six rounds of four seats, whole or short in whatever order: two short ones of three are a miss and nothing else is, and
-    /// of a round that merged nothing no short seat has a wei. What is left of it is the submitter's.
+    /// Six rounds of four seats, whole or short in whatever order: two short ones of three are a
+    /// missed duty and nothing else is, and of a round that merged nothing no short seat has a wei.
+    /// What is left of it is the submitter's.
     function testFuzz_anyOrderOfHalfRounds(uint24 halves, uint8 f) public allHome onlyTheGuiltyPay {
         blameAll();
         uint256 jobId = start(termsWith(f % 2), 4, 3);
@@ -295,7 +299,7 @@ contract HalfRoundsTest is Network {
         uint32 settled = rounds.state(jobId).round;
         vm.warp(rounds.timesOf(jobId, settled - 1).windowEnd);
         for (uint16 seat = 0; seat < SEATS; seat++) {
-            if (_seats[seat].missed) members.cutSeat(jobId, seat);
+            if (_seats[seat].missed) members.penaliseSeat(jobId, seat);
             same(paid(jobId, seat + 1), _seats[seat].earned * segmentPay(), "paid");
         }
         jobs.burn(jobId, settled);

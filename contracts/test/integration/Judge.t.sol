@@ -11,7 +11,8 @@ import {deployed} from "../support/Deployed.sol";
 import {ReentrantToken} from "../support/HostileTokens.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title The real game wired to rounds, members and escrow. What is played within it is the games' own tests'.
+/// @title The real game wired to rounds, members and escrow. What is played within it is the games'
+/// own tests'.
 contract JudgeTest is Network {
     Game internal real;
     uint256 internal jobId;
@@ -49,13 +50,13 @@ contract JudgeTest is Network {
         challenge(2, 0, 10 ether, OUTSIDER); // about another: held up by nobody
         vm.warp(real.deadlineOf(first));
         real.timeout(first);
-        same(uint256(real.gameOf(first).outcome), uint256(Outcome.HOLDER_FELL), "fell");
+        same(uint256(real.gameOf(first).outcome), uint256(Outcome.HOLDER_LOST), "slash");
         same(uint256(real.gameOf(second).outcome), uint256(Outcome.SENT_HOME), "its bond goes home");
         same(lockedOf(provider(1), Role.PROVIDER), 0, "the bond");
         same(activeOf(OUTSIDER, Role.VERIFIER), 30 ether, "the share");
         same(members.lostFrom(jobId, Role.PROVIDER, 2), 0, "the windows are all open: all of it is lost");
         bytes memory again = abi.encode(evidenceFor(jobId, 2, 1, 0));
-        vm.expectPartialRevert(Claims.HasFallen.selector);
+        vm.expectPartialRevert(Claims.AlreadySlashed.selector);
         real.challenge(again, 10 ether);
     }
 
@@ -67,7 +68,8 @@ contract JudgeTest is Network {
         challenge(2, 1, lowest, OUTSIDER);
     }
 
-    /// @dev Whoever moves stake while the token calls back could else end its own game where no slash is taken.
+    /// @dev Whoever moves stake while the token calls back could else end its own game where no
+    /// slash is taken.
     function test_P12_aLostGameCostsTheBondWhereverItIsEnded() public allHome {
         ReentrantToken coin = ReentrantToken(address(token));
         uint256 first = challenge(2, 1, 20 ether, OUTSIDER);
@@ -122,64 +124,67 @@ contract JudgeTest is Network {
         same(token.balanceOf(provider(2)), 3 * 8 * segmentPay(), "all others are paid");
     }
 
-    /// Who accuses a round of beginning with something false plays an earlier one of its reset period.
-    function test_anAccusationIsPlayedByAChallengeViaItsRound() public allHome {
+    /// Who accuses a round of beginning with something false plays an earlier one of its reset
+    /// period.
+    function test_anAccusationIsPlayedByAChallengeThroughItsRound() public allHome {
         vm.warp(rounds.timesOf(jobId, 3).auditEnd);
         Evidence memory e = evidenceFor(jobId, 2, 1, 5);
-        e.via = 3;
+        e.throughRound = 3;
         token.transfer(OUTSIDER, 30 ether);
         vm.startPrank(OUTSIDER);
         token.approve(address(real), 30 ether);
         real.challenge(abi.encode(e), 10 ether);
-        bytes32 place = Hashing.placeOf(Hashing.setOf(jobId, Role.PROVIDER, 2), 3);
-        check(real.wasChallenged(keccak256(abi.encode(OUTSIDER, place, uint32(0), false))), "its beginning");
-        check(!real.wasChallenged(keccak256(abi.encode(OUTSIDER, place, uint32(5), false))), "not its segment");
+        bytes32 position = Hashing.positionOf(Hashing.setOf(jobId, Role.PROVIDER, 2), 3);
+        check(real.wasChallenged(keccak256(abi.encode(OUTSIDER, position, uint32(0), false))), "its beginning");
+        check(!real.wasChallenged(keccak256(abi.encode(OUTSIDER, position, uint32(5), false))), "not its segment");
         real.challenge(abi.encode(evidenceFor(jobId, 3, 1, 5)), 20 ether);
-        check(real.wasChallenged(keccak256(abi.encode(OUTSIDER, place, uint32(5), false))), "its own segment");
+        check(real.wasChallenged(keccak256(abi.encode(OUTSIDER, position, uint32(5), false))), "its own segment");
         vm.stopPrank();
     }
 
-    /// @return first which is played about a seat, and second which waits behind it, once its holder fell for want of a key
+    /// @return first which is played about a seat, and second which waits behind it, once its
+    /// holder was slashed for want of a key
     function keyless(uint32 earlier) private returns (uint256 first, uint256 second) {
         first = challenge(2, uint16(drawnSeat()), 20 ether, OUTSIDER);
         second = challenge(earlier, uint16(drawnSeat()), 10 ether, address(0xbee));
         vm.warp(rounds.timesOf(jobId, 2).half);
         bytes32 set = real.gameOf(first).set;
-        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotFallen.selector, set));
-        real.endFallen(set);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotSlashed.selector, set));
+        real.endSlashed(set);
         audits.noKey(shownFor(jobId, 2, uint16(drawnSeat())));
     }
 
     /// What a noKey took, a game that ends later does not take again; and nobody loses it.
-    function test_P31_aSecondFallTakesNothing() public allHome {
+    function test_P31_aSecondSlashTakesNothing() public allHome {
         (uint256 first, uint256 second) = keyless(2);
         uint256 burnt = stakes.unburnt();
         uint256 deadline = real.deadlineOf(first);
         if (deadline > block.timestamp) vm.warp(deadline);
         real.timeout(first);
         same(stakes.unburnt(), burnt, "once");
-        same(members.openFalls(jobId), 1, "one fall");
+        same(members.openSlashes(jobId), 1, "one slash");
         same(uint256(real.gameOf(first).outcome), uint256(Outcome.SENT_HOME), "nobody won it");
         same(uint256(real.gameOf(second).outcome), uint256(Outcome.SENT_HOME), "nor this one");
         real.withdraw(OUTSIDER);
         same(token.balanceOf(OUTSIDER), 20 ether, "the challenger's bond is home");
     }
 
-    /// Who challenges need not play on against a bond that is gone; what its game held up is lost with it.
-    function test_P30_aFallForWantOfAKeyEndsTheGamesAtOnce() public allHome {
+    /// Who challenges need not play on against a bond that is gone; what its game held up is lost
+    /// with it.
+    function test_P30_aSlashForWantOfAKeyEndsTheGamesAtOnce() public allHome {
         (uint256 first, uint256 second) = keyless(1);
         uint32 id = uint32(drawnSeat()) + 1;
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
         vm.expectPartialRevert(Jobs.NotFinal.selector);
         jobs.claim(jobId, Role.PROVIDER, id, 2);
         bytes32 set = real.gameOf(first).set;
-        real.endFallen(set);
+        real.endSlashed(set);
         same(uint256(real.gameOf(second).outcome), uint256(Outcome.SENT_HOME), "the one that waited");
         same(real.owed(OUTSIDER), 20 ether, "home");
         same(real.owed(address(0xbee)), 10 ether, "home");
         check(members.lostFrom(jobId, Role.PROVIDER, id) <= 1, "from the earliest open game on");
-        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotFallen.selector, set));
-        real.endFallen(set);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotSlashed.selector, set));
+        real.endSlashed(set);
     }
 
     /// An honest accuser that a full queue keeps out is not one that dropped its accusation.
@@ -191,13 +196,13 @@ contract JudgeTest is Network {
         for (uint256 i = 0; i < 6; i++) {
             challenge(1, 3, 10 ether, address(uint160(0x100 + i)));
         }
-        bytes32 place = Hashing.placeOf(Hashing.setOf(jobId, Role.PROVIDER, 4), 1);
-        bytes32 accusation = keccak256(abi.encode(OUTSIDER, place, uint32(0), false));
+        bytes32 position = Hashing.positionOf(Hashing.setOf(jobId, Role.PROVIDER, 4), 1);
+        bytes32 accusation = keccak256(abi.encode(OUTSIDER, position, uint32(0), false));
         check(!real.wasChallenged(accusation), "not yet");
         vm.prank(OUTSIDER);
         real.crowdedOut(e);
         check(real.wasChallenged(accusation), "it would have");
-        same(real.openGames(place), 6, "and holds nothing up");
+        same(real.openGames(position), 6, "and holds nothing up");
     }
 
     function drawnSeat() internal view returns (uint256 seat) {

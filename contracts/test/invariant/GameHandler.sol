@@ -5,7 +5,8 @@ import {Claim} from "../../src/judge/IClaims.sol";
 import {GameQueue, Outcome, Phase} from "../../src/judge/GameQueue.sol";
 import {Table} from "../support/Table.sol";
 
-/// @title Holders, right and wrong, and challengers that do whatever the fuzzer draws. A revert here is a failure.
+/// @title Holders, right and wrong, and challengers that do whatever the fuzzer draws. A revert
+/// here is a failure.
 contract GameHandler is Table {
     uint256 internal constant HOLDERS = 2;
     uint256 internal constant CLAIMS = 6;
@@ -16,7 +17,7 @@ contract GameHandler is Table {
     uint256 public paidOut;
     mapping(uint256 id => uint256 number) internal numbers; // of the game's claim
     mapping(bytes32 set => uint256 bond) internal bonds; // numbered, holder by holder
-    bytes32[2][BONDS] internal places; // of the two claims on each
+    bytes32[2][BONDS] internal positions; // of the two claims on each
 
     constructor() {
         setUp();
@@ -24,7 +25,7 @@ contract GameHandler is Table {
             address account = holder(2 * bond / CLAIMS);
             uint256 number = 2 * bond % CLAIMS;
             bonds[setOf(account, number)] = bond;
-            places[bond] = [claimOf(account, number).place, claimOf(account, number + 1).place];
+            positions[bond] = [claimOf(account, number).position, claimOf(account, number + 1).position];
         }
     }
 
@@ -49,7 +50,7 @@ contract GameHandler is Table {
     function challengeOne(uint256 who, uint256 whom, uint256 number, uint128 bond) external {
         Claim memory c = claimNumber(holder(whom), number % CLAIMS);
         uint128 amount = uint128(within(bond, c.lowestBond, 100 ether));
-        if (block.timestamp >= c.windowEnd || game.hasFallen(c.set)) return;
+        if (block.timestamp >= c.windowEnd || game.isSlashed(c.set)) return;
         (, uint256[] memory waiting) = game.queueOf(c.set);
         if (waiting.length == 5 && amount <= smallest(waiting)) return;
         uint256 id = challengeBy(challenger(who), c, amount);
@@ -115,7 +116,7 @@ contract GameHandler is Table {
 
     /// @return played at once about each bond
     /// @return waiting about it
-    /// @return open games about it as the game counts them, by place
+    /// @return open games about it as the game counts them, by position
     function queues()
         external
         view
@@ -128,17 +129,18 @@ contract GameHandler is Table {
             else played[bonds[m.set]]++;
         }
         for (uint256 bond = 0; bond < BONDS; bond++) {
-            open[bond] = game.openGames(places[bond][0]) + game.openGames(places[bond][1]);
+            open[bond] = game.openGames(positions[bond][0]) + game.openGames(positions[bond][1]);
         }
     }
 
-    /// @return whether a right claim fell though its holder had time, or a wrong one stood though it was played out
+    /// @return whether a right claim lost though its holder had time, or a wrong one stood though
+    /// it was played out
     function anyWrongVerdict() external view returns (bool) {
         for (uint256 id = 1; id <= game.games(); id++) {
             GameQueue.Match memory m = game.gameOf(id);
             bool wasProven = m.template != 0 && m.tree != 0 && m.phase == Phase.DECIDED;
             if (!wasProven) continue;
-            if ((m.outcome == Outcome.HOLDER_FELL) != (numbers[id] % 2 == 1)) return true;
+            if ((m.outcome == Outcome.HOLDER_LOST) != (numbers[id] % 2 == 1)) return true;
         }
         return false;
     }

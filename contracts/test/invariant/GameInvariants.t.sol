@@ -47,7 +47,7 @@ contract GameInvariantsTest is Check {
             atMost(played[i], 1, "played");
             atMost(waiting[i], 5, "waiting");
             check(played[i] == 1 || waiting[i] == 0, "somebody plays while others wait");
-            same(open[i], played[i] + waiting[i], "open games by place");
+            same(open[i], played[i] + waiting[i], "open games by position");
         }
     }
 

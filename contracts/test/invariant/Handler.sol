@@ -12,8 +12,8 @@ import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
 /// @title Two jobs, and people who do what they should, or do not, in any order.
-/// @dev What the rules refuse is refused: actions that may be too early or too late are tried and may fail. What must hold after
-/// all of them is in Invariants.t.sol.
+/// @dev What the rules refuse is refused: actions that may be too early or too late are tried and
+/// may fail. What must hold after all of them is in Invariants.t.sol.
 contract Handler is Network {
     using Bits for uint256;
 
@@ -40,7 +40,7 @@ contract Handler is Network {
             jobIds[i] = create(t);
             for (uint16 k = 0; k < 4; k++) {
                 uint256 n = newcomer();
-                sit(jobIds[i], n, k);
+                join(jobIds[i], n, k);
                 if (k < 3) enrol(jobIds[i], n, k);
             }
             nextBlock();
@@ -102,9 +102,9 @@ contract Handler is Network {
     }
 
     function speak(uint256 jobId, RoundState memory s, uint256 who, uint256 how) internal {
-        bytes storage places = said[jobId][s.round].places;
-        for (uint256 k = 0; k < places.length; k++) {
-            s.committee &= ~Bits.bit(uint8(places[k]));
+        bytes storage slots = said[jobId][s.round].slots;
+        for (uint256 k = 0; k < slots.length; k++) {
+            s.committee &= ~Bits.bit(uint8(slots[k]));
         }
         if (block.timestamp >= s.deadline || s.committee == 0) return conclude(jobId, how);
         uint256 has = how % 5 == 0 ? how >> 8 & 15 : 15;
@@ -114,19 +114,19 @@ contract Handler is Network {
     /// @dev Settles with two or all of the members, leaving somebody out now and then; or late.
     function conclude(uint256 jobId, uint256 how) internal {
         RoundState memory s = rounds.state(jobId);
-        uint256 had = hadOf(said[jobId][s.round].has, s.committee.popcount()) & s.seated;
-        Verdict memory v = verdictFor(jobId, had);
-        if (how % 7 == 0 && had != 0) (v.excluded, v.merged) = (had & (~had + 1), v.merged - 1);
+        uint256 available = availableOf(said[jobId][s.round].has, s.committee.popcount()) & s.seated;
+        Verdict memory v = verdictFor(jobId, available);
+        if (how % 7 == 0 && available != 0) (v.excluded, v.merged) = (available & (~available + 1), v.merged - 1);
         if (how % 11 == 0) v.merged = 0;
         uint256 members_ = s.committee.popcount();
         uint256 signers = how % 3 == 0 ? (2 * members_ + 2) / 3 : members_;
         bytes memory signed = certificate(jobId, digestFor(jobId, v), s.committee, Bits.firstBits(signers));
-        noteFacts(jobId, v);
+        noteRecord(jobId, v);
         Certified memory shown = Certified(v, accountsOf(jobId, s.committee), signed);
         if (isForged(jobId, s.round, shown)) return;
         _before[jobId] = shown.accounts;
         if (how % 2 == 0) shown.accounts = new address[](0);
-        rounds.settle(jobId, said[jobId][s.round].places, said[jobId][s.round].has, shown);
+        rounds.settle(jobId, said[jobId][s.round].slots, said[jobId][s.round].has, shown);
     }
 
     /// @return whether the committee before settles, by showing itself, a round that is another's
@@ -140,7 +140,7 @@ contract Handler is Network {
         }
         if (!isOther) return false;
         Certified memory lie = Certified(shown.verdict, theirs, signed);
-        try rounds.settle(jobId, said[jobId][round].places, said[jobId][round].has, lie) {
+        try rounds.settle(jobId, said[jobId][round].slots, said[jobId][round].has, lie) {
             forged++;
             return true;
         } catch {
@@ -151,18 +151,18 @@ contract Handler is Network {
     function refill(uint256 jobId) internal {
         RoundState memory s = rounds.state(jobId);
         for (uint16 seat = 0; seat < 4; seat++) {
-            if (s.owing.has(seat)) members.cutSeat(jobId, seat);
-            if (!s.held.has(seat)) sit(jobId, newcomer(), seat);
+            if (s.owing.has(seat)) members.penaliseSeat(jobId, seat);
+            if (!s.held.has(seat)) join(jobId, newcomer(), seat);
         }
-        for (uint16 place = 0; place < 3; place++) {
-            if (!s.ready.has(place)) try this.enrolOne(jobId, place) {} catch {}
+        for (uint16 slot = 0; slot < 3; slot++) {
+            if (!s.ready.has(slot)) try this.enrolOne(jobId, slot) {} catch {}
         }
         nextBlock();
         rounds.advance(jobId);
     }
 
-    function enrolOne(uint256 jobId, uint16 place) external {
-        enrol(jobId, newcomer(), place);
+    function enrolOne(uint256 jobId, uint16 slot) external {
+        enrol(jobId, newcomer(), slot);
     }
 
     function skip(uint256 time) external {
@@ -170,7 +170,7 @@ contract Handler is Network {
         vm.roll(block.number + 1);
     }
 
-    /// @dev Nobody comes in time: misses, or another committee draw.
+    /// @dev Nobody comes in time: missed duties, or another committee draw.
     function pass(uint256 i) external tried {
         uint256 jobId = pick(i);
         RoundState memory s = rounds.state(jobId);
@@ -187,11 +187,11 @@ contract Handler is Network {
         members.leaveSeat(jobId);
     }
 
-    function sitDown(uint256 i, uint256 who) external tried {
+    function joinSeat(uint256 i, uint256 who) external tried {
         uint256 jobId = pick(i);
         uint16 seat = uint16(who % 4);
-        if (rounds.state(jobId).owing.has(seat)) members.cutSeat(jobId, seat);
-        sit(jobId, newcomer(), seat);
+        if (rounds.state(jobId).owing.has(seat)) members.penaliseSeat(jobId, seat);
+        join(jobId, newcomer(), seat);
     }
 
     function outbid(uint256 i, uint256 who) external tried {
@@ -210,8 +210,8 @@ contract Handler is Network {
         members.disagree(jobId, s.seed, "another");
     }
 
-    function cutMember(uint256 i, uint256 round, uint256 id) external tried {
-        members.cutMember(pick(i), aRound(i, round), uint32(within(id, 1, 12)));
+    function penaliseMember(uint256 i, uint256 round, uint256 id) external tried {
+        members.penaliseMember(pick(i), aRound(i, round), uint32(within(id, 1, 12)));
     }
 
     function release(uint256 i, uint256 role, uint256 id) external tried {
@@ -225,8 +225,8 @@ contract Handler is Network {
         return settled == 0 ? 0 : uint32(within(round, settled > 4 ? settled - 4 : 0, settled - 1));
     }
 
-    function aMember(uint256 i, uint256 place) internal view returns (uint32 id) {
-        (, id,) = rounds.placeHolder(pick(i), uint16(place % 3));
+    function aMember(uint256 i, uint256 slot) internal view returns (uint32 id) {
+        (, id,) = rounds.slotHolder(pick(i), uint16(slot % 3));
     }
 
     /// @param how whether it looked, guessed or accuses
@@ -241,7 +241,7 @@ contract Handler is Network {
     function bodyOf(uint256 jobId, uint32 r, uint32 member, uint256 how) internal view returns (bytes memory body) {
         Holder memory m = members.holderOf(jobId, Role.VERIFIER, member);
         uint256 duties = dutiesOf(jobId, r, m.index);
-        if (how % 3 != 0) return fineBody(jobId, r, duties, m.account);
+        if (how % 3 != 0) return validBody(jobId, r, duties, m.account);
         for (; duties != 0; duties &= duties - 1) {
             uint16 from = how % 2 == 0 ? type(uint16).max : uint16(how >> 8) % 8;
             body = abi.encodePacked(body, uint8(duties.lowest()), from, keccak256("guess"));
@@ -293,7 +293,7 @@ contract Handler is Network {
     /// @param how which of the things that follow from silence
     function punish(uint256 i, uint256 round, uint256 who, uint256 how) external tried {
         (uint256 jobId, uint32 r) = (pick(i), aRound(i, round));
-        Facts memory f = said[jobId][r].facts;
+        RoundRecord memory f = said[jobId][r].record;
         uint32 id = aMember(i, who);
         uint16 seat = uint16(who >> 8) % 4;
         Shown memory shown = shownFor(jobId, r, seat);
@@ -313,14 +313,14 @@ contract Handler is Network {
         open[jobId].push(game.challenge(abi.encode(e)));
     }
 
-    function endGame(uint256 i, uint256 which, bool falls) external tried {
+    function endGame(uint256 i, uint256 which, bool slashes) external tried {
         uint256 jobId = pick(i);
         Claim[] storage games = open[jobId];
         Claim memory c = games[which % games.length];
         games[which % games.length] = games[games.length - 1];
         games.pop();
         if (game.openGames(c.set) == 0) return; // another one ended the set
-        if (falls) game.holderFalls(c, OUTSIDER);
+        if (slashes) game.holderLoses(c, OUTSIDER);
         else game.holderWins(c);
     }
 
@@ -366,7 +366,7 @@ contract Handler is Network {
             for (uint16 seat = 0; seat < 4; seat++) {
                 if ((pay | lost).has(seat)) total += rounds.segmentsOf(jobId, r, seat) * segmentPay();
             }
-            uint256 duties = said[jobId][r].facts.revealed == 0 ? 4 : drawn(jobId, r).popcount();
+            uint256 duties = said[jobId][r].record.revealed == 0 ? 4 : drawn(jobId, r).popcount();
             total += signed.popcount() * 1 ether + duties * (r == 11 ? 20 ether : 10 ether);
         }
     }
@@ -385,15 +385,15 @@ contract Handler is Network {
         counted = earned.segments;
     }
 
-    function progress() external view returns (uint256 settled, uint256 falls, uint256 misses, uint256 opened) {
+    function progress() external view returns (uint256 settled, uint256 slashes, uint256 missedDuties, uint256 opened) {
         for (uint256 i = 0; i < JOBS; i++) {
             uint256 jobId = jobIds[i];
             settled += rounds.state(jobId).round;
             for (uint32 id = 1; members.holderOf(jobId, Role.PROVIDER, id).account != address(0); id++) {
-                bool hasFallen = members.holderOf(jobId, Role.PROVIDER, id).hasFallen;
-                if (hasFallen) falls++;
+                bool isSlashed = members.holderOf(jobId, Role.PROVIDER, id).isSlashed;
+                if (isSlashed) slashes++;
                 uint256 bond = members.bondOf(jobId, Role.PROVIDER, id);
-                if (!hasFallen && bond != 0 && bond < BOND) misses++;
+                if (!isSlashed && bond != 0 && bond < BOND) missedDuties++;
             }
             for (uint32 id = 1; members.holderOf(jobId, Role.VERIFIER, id).account != address(0); id++) {
                 address account = members.holderOf(jobId, Role.VERIFIER, id).account;
@@ -460,7 +460,7 @@ contract Handler is Network {
                 }
             }
             if (settled > 0) try jobs.burn(jobId, settled) {} catch {}
-            same(members.openFalls(jobId), 0, "falls unclaimed");
+            same(members.openSlashes(jobId), 0, "slashes unclaimed");
             jobs.claimCredit(jobId, OUTSIDER);
             for (uint256 n = 0; n < people; n++) {
                 jobs.claimCredit(jobId, accounts[2 * n + 1]);

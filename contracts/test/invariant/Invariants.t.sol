@@ -33,9 +33,9 @@ contract InvariantsTest is Check {
             s[i] = Handler.step.selector;
         }
         (s[12], s[13], s[14], s[15]) =
-        (Handler.skip.selector, Handler.pass.selector, Handler.leaveSeat.selector, Handler.sitDown.selector);
+        (Handler.skip.selector, Handler.pass.selector, Handler.leaveSeat.selector, Handler.joinSeat.selector);
         (s[16], s[17], s[18], s[19]) =
-        (Handler.outbid.selector, Handler.disagree.selector, Handler.cutMember.selector, Handler.release.selector);
+        (Handler.outbid.selector, Handler.disagree.selector, Handler.penaliseMember.selector, Handler.release.selector);
         (s[20], s[21], s[22], s[23]) =
         (
             Handler.auditReportOne.selector,
@@ -89,24 +89,25 @@ contract InvariantsTest is Check {
         handler.requireFinalRowsStand();
     }
 
-    /// The actions get somewhere: rounds settle, members miss and fall, games end, everybody is paid.
+    /// The actions get somewhere: rounds settle, members miss duties and are slashed, games end,
+    /// everybody is paid.
     function test_theHandlerPlaysWholeJobs() public {
         uint256 x = 7;
         for (uint256 i = 0; i < 700; i++) {
             x = uint256(keccak256(abi.encode(x)));
             this.act(x);
         }
-        (uint256 settled, uint256 falls, uint256 misses, uint256 opened) = handler.progress();
+        (uint256 settled, uint256 slashes, uint256 missedDuties, uint256 opened) = handler.progress();
         emit log_named_uint("actions that were not refused", handler.done());
         emit log_named_uint("rounds settled", settled);
-        emit log_named_uint("falls", falls);
-        emit log_named_uint("misses", misses);
+        emit log_named_uint("slashes", slashes);
+        emit log_named_uint("missedDuties", missedDuties);
         emit log_named_uint("duties opened", opened);
         emit log_named_uint("paid", handler.paidOut());
         atMost(200, handler.done(), "actions that were not refused");
         atMost(12, settled, "rounds settled");
-        atMost(1, falls, "falls");
-        atMost(4, misses, "misses");
+        atMost(1, slashes, "slashes");
+        atMost(4, missedDuties, "missedDuties");
         atMost(2, opened, "audit reports opened");
         atMost(1, handler.paidOut(), "paid");
         handler.drain();
@@ -118,8 +119,8 @@ contract InvariantsTest is Check {
         if (which < 18) handler.step(i, a, b);
         else if (which == 18) handler.skip(a);
         else if (which == 19) handler.pass(i);
-        else if (which == 20) handler.sitDown(i, a);
-        else if (which == 21) handler.cutMember(i, a, b);
+        else if (which == 20) handler.joinSeat(i, a);
+        else if (which == 21) handler.penaliseMember(i, a, b);
         else if (which == 22) handler.release(i, a, b);
         else if (which < 26) handler.auditReportOne(i, a, b, c);
         else if (which < 29) handler.openAll(i, a);

@@ -7,7 +7,8 @@ import "../../src/types/Types.sol";
 import {deployed} from "../support/Deployed.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title Three nodes whose keys a thief has, and their owners; the handler plays the members contract, too.
+/// @title Three nodes whose keys a thief has, and their owners; the handler plays the members
+/// contract, too.
 contract OwnerHandler is Network {
     address public constant THIEF = address(0x741ef);
     uint256 internal constant NODES = 3;
@@ -104,9 +105,9 @@ contract OwnerHandler is Network {
         takeOut(which % unbonds.length);
     }
 
-    function takeOut(uint256 place) internal {
-        uint256 id = unbonds[place];
-        unbonds[place] = unbonds[unbonds.length - 1];
+    function takeOut(uint256 position) internal {
+        uint256 id = unbonds[position];
+        unbonds[position] = unbonds[unbonds.length - 1];
         unbonds.pop();
         (address by, address of_) = (owner(unbondOf[id]), node(unbondOf[id]));
         uint256 before = token.balanceOf(by);

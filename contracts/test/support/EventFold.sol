@@ -22,7 +22,7 @@ contract EventFold is Check {
     uint256 internal short;
     mapping(uint256 seat => uint256) internal buckets;
     bytes32 internal committeeSeed;
-    uint32[256] internal counts; // by place, from which round on
+    uint32[256] internal counts; // by slot, from which round on
 
     constructor(address rounds_, uint256 jobId_, uint256 segments_) {
         (rounds, jobId, segments) = (rounds_, jobId_, segments_);
@@ -45,9 +45,9 @@ contract EventFold is Check {
         bytes32 name = log.topics[0];
         if (log.topics.length < 4) return;
         if (name == IMembers.Missed.selector) {
-            (Role role,, Miss kind,) = abi.decode(log.data, (Role, uint32, Miss, uint256));
+            (Role role,, MissedDuty kind,) = abi.decode(log.data, (Role, uint32, MissedDuty, uint256));
             uint32 missing = uint32(uint256(log.topics[3]));
-            if (role == Role.PROVIDER && kind == Miss.SEAT) s.owing &= ~Bits.bit(seatOf[missing]);
+            if (role == Role.PROVIDER && kind == MissedDuty.SEAT) s.owing &= ~Bits.bit(seatOf[missing]);
             return;
         }
         uint256 mark = Bits.bit(uint256(log.topics[3]));
@@ -59,19 +59,19 @@ contract EventFold is Check {
         } else if (name == IMembers.SeatLeaving.selector) {
             s.held &= ~mark;
         } else {
-            takePlace(name, uint256(log.topics[3]), log.data);
+            takeSlot(name, uint256(log.topics[3]), log.data);
         }
     }
 
-    function takePlace(bytes32 name, uint256 place, bytes calldata data) private {
-        uint256 mark = Bits.bit(place);
-        bool isNow = s.phase == Phase.WAITING && counts[place] <= s.round;
+    function takeSlot(bytes32 name, uint256 slot, bytes calldata data) private {
+        uint256 mark = Bits.bit(slot);
+        bool isNow = s.phase == Phase.WAITING && counts[slot] <= s.round;
         if (name == IMembers.Enrolled.selector) {
-            (, counts[place],,) = abi.decode(data, (uint32, uint32, uint128, uint64));
+            (, counts[slot],,) = abi.decode(data, (uint32, uint32, uint128, uint64));
         } else if (name == IMembers.Ready.selector) {
             if (isNow) s.ready |= mark;
             else poolIn |= mark;
-        } else if (name == IMembers.PlaceLeaving.selector) {
+        } else if (name == IMembers.SlotLeaving.selector) {
             if (isNow) s.ready &= ~mark;
             else (poolIn, poolOut) = (poolIn & ~mark, poolOut | (s.ready & mark));
         }
@@ -87,7 +87,7 @@ contract EventFold is Check {
         else if (name == IRoundsEvents.RevealOpened.selector) endTrain(log);
         else if (name == IRoundsEvents.Revealed.selector) reveal(log);
         else if (name == IRoundsEvents.MergeOpened.selector) endReveal(log);
-        else if (name == IRoundsEvents.Said.selector) word(log);
+        else if (name == IRoundsEvents.Voted.selector) vote(log);
         else if (name == IRoundsEvents.AuditSeeded.selector) s.auditSeed = abi.decode(log.data, (bytes32));
         else if (name == IRoundsEvents.CommitteeDrawn.selector) committeeDraw(log);
         else if (name == IRoundsEvents.Settled.selector) settle(log);
@@ -100,7 +100,7 @@ contract EventFold is Check {
         (s.seed, s.seated, s.ready, s.committee, s.model, s.deadline) =
             abi.decode(log.data, (bytes32, uint256, uint256, uint256, bytes32, uint64));
         (s.phase, s.status, s.waiting, s.reveals) = (Phase.TRAIN, JobStatus.ACTIVE, s.seated, s.seed);
-        (s.words, s.committeeDraw, s.auditSeed, s.nextSeed) = (Hashing.noWords(s.seed), 0, 0, 0);
+        (s.votes, s.committeeDraw, s.auditSeed, s.nextSeed) = (Hashing.noVotes(s.seed), 0, 0, 0);
         committeeSeed = s.seed;
     }
 
@@ -123,21 +123,21 @@ contract EventFold is Check {
         uint256 seat = uint256(log.topics[3]);
         s.waiting ^= Bits.bit(seat);
         address account = address(uint160(uint256(log.topics[2])));
-        Hashing.Slot memory slot = Hashing.Slot(rounds, jobId, round);
-        bytes32 commitment = this.commitmentOf(slot, s.seed, seat, account, s.model, r);
+        Hashing.RoundId memory roundId = Hashing.RoundId(rounds, jobId, round);
+        bytes32 commitment = this.commitmentOf(roundId, s.seed, seat, account, s.model, r);
         s.reveals = Hashing.accumulateReveal(s.reveals, seat, commitment);
-        if (r.leaves.length / 64 * 4 < segments * 3) short |= Bits.bit(seat);
+        if (r.checkpointCommitments.length / 64 * 4 < segments * 3) short |= Bits.bit(seat);
     }
 
     function commitmentOf(
-        Hashing.Slot calldata slot,
+        Hashing.RoundId calldata roundId,
         bytes32 seed,
         uint256 seat,
         address account,
         bytes32 model,
         Reveal calldata r
     ) external view returns (bytes32) {
-        return Hashing.commitment(slot, seed, seat, account, model, r);
+        return Hashing.commitment(roundId, seed, seat, account, model, r);
     }
 
     function endReveal(Vm.Log calldata log) private {
@@ -147,24 +147,24 @@ contract EventFold is Check {
         (s.phase, s.seated, s.waiting) = (Phase.MERGE, revealed, revealed);
     }
 
-    function word(Vm.Log calldata log) private {
+    function vote(Vm.Log calldata log) private {
         (,, uint256 has) = abi.decode(log.data, (uint32, uint16, uint256));
-        uint256 place = uint256(log.topics[3]);
-        uint256 rank = (s.committee & (Bits.bit(place) - 1)).popcount();
-        uint256 said = uint32(uint256(s.words)) | 1 << rank;
-        bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(s.words), place, has);
-        s.words = bytes32(uint256(accumulator) | said);
+        uint256 slot = uint256(log.topics[3]);
+        uint256 rank = (s.committee & (Bits.bit(slot) - 1)).popcount();
+        uint256 said = uint32(uint256(s.votes)) | 1 << rank;
+        bytes32 accumulator = Hashing.accumulateVote(Hashing.cut(s.votes), slot, has);
+        s.votes = bytes32(uint256(accumulator) | said);
     }
 
     function committeeDraw(Vm.Log calldata log) private {
         (s.committeeDraw, s.committee, s.deadline) = abi.decode(log.data, (uint16, uint256, uint64));
         committeeSeed = Hashing.committeeSeed(s.committeeDraw == 1 ? s.auditSeed : committeeSeed, s.committeeDraw);
-        s.words = Hashing.noWords(committeeSeed);
+        s.votes = Hashing.noVotes(committeeSeed);
     }
 
     function settle(Vm.Log calldata log) private {
-        (bytes32 digest, Verdict memory v,, uint256 signers, Facts memory f) =
-            abi.decode(log.data, (bytes32, Verdict, uint256, uint256, Facts));
+        (bytes32 digest, Verdict memory v,, uint256 signers, RoundRecord memory f) =
+            abi.decode(log.data, (bytes32, Verdict, uint256, uint256, RoundRecord));
         if (signers != f.committee) s.digest = digest;
         s.model = v.state;
         if (digest != 0) fill();
@@ -172,7 +172,7 @@ contract EventFold is Check {
         changePool();
     }
 
-    /// @dev Two for a short round, less one for another; three are a miss.
+    /// @dev Two for a short round, less one for another; three are a missed duty.
     function fill() private {
         for (uint256 left = s.seated; left != 0; left &= left - 1) {
             uint256 seat = left.lowest();
@@ -190,7 +190,8 @@ contract EventFold is Check {
         (poolIn, poolOut) = (0, 0);
     }
 
-    /// @dev Behind a settlement nothing is pending; of a void round the pool stays, with who only had to say `ready`.
+    /// @dev Behind a settlement nothing is pending; of a void round the pool stays, with who only
+    /// had to say `ready`.
     function wait(uint256 missed) private {
         for (uint256 left = poolIn; left != 0; left &= left - 1) {
             uint256 mark = left & (~left + 1);

@@ -10,7 +10,7 @@ import {Jobs} from "../../src/Jobs.sol";
 import {Members} from "../../src/Members.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {Stakes} from "../../src/Stakes.sol";
-import {Words} from "../../src/Words.sol";
+import {LateVotes} from "../../src/LateVotes.sol";
 import {Claims, Evidence, Model} from "../../src/judge/Claims.sol";
 import {IAttestationPolicy} from "../../src/interfaces/IAttestationPolicy.sol";
 import {Params} from "../../src/interfaces/IConfig.sol";
@@ -42,7 +42,7 @@ abstract contract Network is Check {
     Members internal members;
     Rounds internal rounds;
     Audits internal audits;
-    Words internal words;
+    LateVotes internal lateVotes;
     Claims internal claims;
     StagedGame internal game;
     IAttestationPolicy internal policy; // of the jobs that `create` makes
@@ -52,9 +52,9 @@ abstract contract Network is Check {
     struct Said {
         uint16[] seats; // in the order of their reveals
         bytes32[] commitments;
-        bytes places;
+        bytes slots;
         uint256[] has;
-        Facts facts;
+        RoundRecord record;
         bytes32 digest;
         bytes32 committeeSeed;
     }
@@ -93,11 +93,11 @@ abstract contract Network is Check {
         rounds = Rounds(deployed("Rounds", abi.encode(jobs, LONGEST, settlement, membership)));
         members = Members(deployed("Members", abi.encode(stakes, jobs)));
         audits = Audits(deployed("Audits", abi.encode(rounds, members, jobs)));
-        words = Words(deployed("Words", abi.encode(rounds, members, audits)));
+        lateVotes = LateVotes(deployed("LateVotes", abi.encode(rounds, members, audits)));
         claims = Claims(deployed("Claims", abi.encode(rounds, members, jobs, audits)));
         stakes.wire(address(members), address(jobs));
-        rounds.wire(address(members), address(audits), address(words));
-        members.wire(address(rounds), address(audits), address(words), address(claims), game_);
+        rounds.wire(address(members), address(audits), address(lateVotes));
+        members.wire(address(rounds), address(audits), address(lateVotes), address(claims), game_);
         audits.wire(game_);
         claims.wire(game_);
         vm.warp(1_000_000);
@@ -146,31 +146,31 @@ abstract contract Network is Check {
         vm.stopPrank();
     }
 
-    function sit(uint256 jobId, uint256 i, uint16 seat) internal returns (uint32 id) {
+    function join(uint256 jobId, uint256 i, uint16 seat) internal returns (uint32 id) {
         address account = provider(i);
         stakeUp(account, Role.PROVIDER, BOND);
         vm.prank(account);
-        id = members.sit(jobId, seat);
+        id = members.join(jobId, seat);
     }
 
-    function enrol(uint256 jobId, uint256 i, uint16 place) internal returns (uint32 id) {
-        id = enrolUnready(jobId, i, place);
+    function enrol(uint256 jobId, uint256 i, uint16 slot) internal returns (uint32 id) {
+        id = enrolUnready(jobId, i, slot);
         vm.prank(verifier(i));
         members.ready(jobId);
     }
 
-    function enrolUnready(uint256 jobId, uint256 i, uint16 place) internal returns (uint32) {
+    function enrolUnready(uint256 jobId, uint256 i, uint16 slot) internal returns (uint32) {
         address account = verifier(i);
         _keys[account] = verifierKey(i);
         stakeUp(account, Role.VERIFIER, BOND);
         vm.prank(account);
-        return members.enrol(jobId, place, uint128(BOND));
+        return members.enrol(jobId, slot, uint128(BOND));
     }
 
     // --- jobs ---
 
     function defaultTerms() internal view returns (Terms memory t) {
-        (t.rounds, t.seats, t.minProviders, t.places, t.minVerifiers) = (2, 4, 2, 3, 2);
+        (t.rounds, t.seats, t.minProviders, t.slots, t.minVerifiers) = (2, 4, 2, 3, 2);
         (t.f, t.shareBps) = (1, 5_000);
         (t.trainSeconds, t.revealSeconds, t.mergeSeconds) = (600, 100, 100);
         (t.auditSeconds, t.openSeconds, t.keySeconds, t.windowSeconds) = (700, 100, 100, 2_000);
@@ -181,9 +181,11 @@ abstract contract Network is Check {
         (t.providerBond, t.verifierBond, t.program) = (uint128(BOND), uint128(BOND), program());
     }
 
-    /// @dev What claims read of a program: how many steps a round and a segment have, and how many rounds a reset period.
+    /// @dev What claims read of a program: how many steps a round and a segment have, and how many
+    /// rounds a reset period.
     function header() internal view returns (bytes memory) {
-        // Behind 122 bytes that claims do not read, the digest of the model that round 0 opens from.
+        // Behind 122 bytes that claims do not read, the digest of the model that round 0 opens
+        // from.
         bytes32 initial = modelDigest(initialModel(), 0);
         bytes memory plain = abi.encodePacked(
             uint8(1), uint64(0), uint64(0), uint32(80), uint32(10), microBatches, new bytes(122), initial
@@ -212,7 +214,7 @@ abstract contract Network is Check {
     function start(Terms memory t, uint256 providers, uint256 verifiers) internal returns (uint256 jobId) {
         jobId = create(t);
         for (uint256 i = 0; i < providers; i++) {
-            sit(jobId, i, uint16(i));
+            join(jobId, i, uint16(i));
         }
         for (uint256 i = 0; i < verifiers; i++) {
             enrol(jobId, i, uint16(i));
@@ -250,8 +252,8 @@ abstract contract Network is Check {
 
     function commitmentFor(uint256 jobId, uint16 seat, Reveal memory r) internal view returns (bytes32) {
         RoundState memory s = rounds.state(jobId);
-        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, s.round);
-        return trainer.commitment(slot, s.seed, seat, accountOf(jobId, seat), s.model, r);
+        Hashing.RoundId memory roundId = Hashing.RoundId(address(rounds), jobId, s.round);
+        return trainer.commitment(roundId, s.seed, seat, accountOf(jobId, seat), s.model, r);
     }
 
     function commitSeat(uint256 jobId, uint16 seat, Reveal memory r) internal {
@@ -270,12 +272,12 @@ abstract contract Network is Check {
         rounds.reveal(jobId, seat, s.seed, r);
     }
 
-    function castVote(uint256 jobId, uint16 place, uint256 has) internal {
+    function castVote(uint256 jobId, uint16 slot, uint256 has) internal {
         RoundState memory s = rounds.state(jobId);
-        said[jobId][s.round].places.push(bytes1(uint8(place)));
+        said[jobId][s.round].slots.push(bytes1(uint8(slot)));
         said[jobId][s.round].has.push(has);
-        vm.prank(memberAt(jobId, place));
-        rounds.word(jobId, place, s.seed, has);
+        vm.prank(memberAt(jobId, slot));
+        rounds.vote(jobId, slot, s.seed, has);
     }
 
     function commitAll(uint256 jobId, uint256 seats) internal {
@@ -299,8 +301,8 @@ abstract contract Network is Check {
         }
     }
 
-    /// @return jobId's round in MERGE, with every word said
-    function toWords(uint256 jobId) internal returns (uint32) {
+    /// @return jobId's round in MERGE, with every vote cast
+    function toVotes(uint256 jobId) internal returns (uint32) {
         sayAll(jobId, toMerge(jobId));
         return rounds.state(jobId).round;
     }
@@ -343,15 +345,15 @@ abstract contract Network is Check {
                 m.outerRoot,
                 m.exponents,
                 m.momentsRoot,
-                m.openingRoot
+                m.initialRoot
             )
         );
     }
 
     function digestFor(uint256 jobId, Verdict memory v) internal view returns (bytes32) {
         RoundState memory s = rounds.state(jobId);
-        bytes32 kept = Hashing.cut(s.words);
-        return trainer.digest(Hashing.Slot(address(rounds), jobId, s.round), s.seed, kept, v);
+        bytes32 kept = Hashing.cut(s.votes);
+        return trainer.digest(Hashing.RoundId(address(rounds), jobId, s.round), s.seed, kept, v);
     }
 
     /// @return a certificate by those members of the committee whose bit is set, by rank
@@ -384,23 +386,24 @@ abstract contract Network is Check {
     function settleBy(uint256 jobId, Verdict memory v, uint256 ranks) internal {
         RoundState memory s = rounds.state(jobId);
         bytes memory signed = certificate(jobId, digestFor(jobId, v), s.committee, ranks);
-        noteFacts(jobId, v);
+        noteRecord(jobId, v);
         Said storage now_ = said[jobId][s.round];
-        rounds.settle(jobId, now_.places, now_.has, Certified(v, accountsOf(jobId, s.committee), signed));
+        rounds.settle(jobId, now_.slots, now_.has, Certified(v, accountsOf(jobId, s.committee), signed));
     }
 
     function settle(uint256 jobId) internal {
         settle(jobId, verdictFor(jobId, rounds.state(jobId).seated));
     }
 
-    /// @dev Words of MERGE's own block do not tell the audit seed: somebody asks for it in the next one.
+    /// @dev Votes of MERGE's own block do not tell the audit seed: somebody asks for it in the next
+    /// one.
     function knowSeed(uint256 jobId) internal {
         if (rounds.state(jobId).auditSeed != 0) return;
         vm.roll(block.number + 1);
         rounds.seedAudit(jobId);
     }
 
-    /// @dev The committee draw is over that runs: the next one says its own words.
+    /// @dev The committee draw is over that runs: the next one casts its own votes.
     function nextCommittee(uint256 jobId) internal {
         knowSeed(jobId);
         vm.warp(rounds.state(jobId).deadline);
@@ -409,36 +412,36 @@ abstract contract Network is Check {
         Said storage of_ = said[jobId][s.round];
         of_.committeeSeed =
             Hashing.committeeSeed(s.committeeDraw == 1 ? s.auditSeed : of_.committeeSeed, s.committeeDraw);
-        delete of_.places;
+        delete of_.slots;
         delete of_.has;
     }
 
-    function noteFacts(uint256 jobId, Verdict memory v) internal {
+    function noteRecord(uint256 jobId, Verdict memory v) internal {
         knowSeed(jobId);
         RoundState memory s = rounds.state(jobId);
         Said storage now_ = said[jobId][s.round];
-        Facts memory f;
+        RoundRecord memory f;
         (f.seed, f.auditSeed, f.reveals) = (s.seed, s.auditSeed, s.reveals);
-        (f.words, f.model, f.revealed) = (Hashing.cut(s.words), s.model, s.seated);
-        (f.available, f.excluded) = (hadOf(now_.has, s.committee.popcount()) & s.seated, v.excluded);
+        (f.votes, f.model, f.revealed) = (Hashing.cut(s.votes), s.model, s.seated);
+        (f.available, f.excluded) = (availableOf(now_.has, s.committee.popcount()) & s.seated, v.excluded);
         (f.ready, f.committee) = (s.ready, s.committee);
-        (now_.facts, now_.digest) = (f, digestFor(jobId, v));
+        (now_.record, now_.digest) = (f, digestFor(jobId, v));
         if (now_.committeeSeed == 0) now_.committeeSeed = s.seed;
     }
 
-    function hadOf(uint256[] memory has, uint256 committee) internal pure returns (uint256 had) {
+    function availableOf(uint256[] memory has, uint256 committee) internal pure returns (uint256 available) {
         for (uint256 seat = 0; seat < 256; seat++) {
             uint256 count;
             for (uint256 i = 0; i < has.length; i++) {
                 if (has[i].has(seat)) count++;
             }
-            if (2 * count > committee) had |= Bits.bit(seat);
+            if (2 * count > committee) available |= Bits.bit(seat);
         }
     }
 
     /// @return round that was played
     function play(uint256 jobId) internal returns (uint32 round) {
-        round = toWords(jobId);
+        round = toVotes(jobId);
         nextBlock();
         settle(jobId);
     }
@@ -446,7 +449,7 @@ abstract contract Network is Check {
     // --- audits ---
 
     function drawn(uint256 jobId, uint32 round) internal view returns (uint256 seats) {
-        Facts memory f = said[jobId][round].facts;
+        RoundRecord memory f = said[jobId][round].record;
         Audit memory a = rounds.auditOf(jobId, round);
         if (a.isLast || a.f == 0) return f.revealed;
         uint256 count = Draws.sampled(f.revealed.popcount(), f.ready.popcount(), a.shareBps);
@@ -458,7 +461,7 @@ abstract contract Network is Check {
     }
 
     function ordinalOf(uint256 jobId, uint32 round, uint16 seat) internal view returns (uint256 ordinal) {
-        Facts memory f = said[jobId][round].facts;
+        RoundRecord memory f = said[jobId][round].record;
         Audit memory a = rounds.auditOf(jobId, round);
         uint256 count = Draws.sampled(f.revealed.popcount(), f.ready.popcount(), a.shareBps);
         if (a.isLast || a.f == 0 || count == f.revealed.popcount()) {
@@ -468,16 +471,16 @@ abstract contract Network is Check {
         if (ordinal >= count) ordinal = count + Draws.rankOfSeat(f.auditSeed, f.excluded, seat);
     }
 
-    function dutiesOf(uint256 jobId, uint32 round, uint16 place) internal view returns (uint256) {
-        return dutiesOf(jobId, round)[place];
+    function dutiesOf(uint256 jobId, uint32 round, uint16 slot) internal view returns (uint256) {
+        return dutiesOf(jobId, round)[slot];
     }
 
-    /// @return duties of each place
+    /// @return duties of each slot
     function dutiesOf(uint256 jobId, uint32 round) internal view returns (uint256[256] memory duties) {
-        Facts memory f = said[jobId][round].facts;
-        uint256[] memory places = new uint256[](f.ready.popcount()); // by rank
+        RoundRecord memory f = said[jobId][round].record;
+        uint256[] memory slots = new uint256[](f.ready.popcount()); // by rank
         for (uint256 left = f.ready; left != 0; left &= left - 1) {
-            places[Draws.rankOfPlace(f.auditSeed, f.ready, left.lowest())] = left.lowest();
+            slots[Draws.rankOfSlot(f.auditSeed, f.ready, left.lowest())] = left.lowest();
         }
         uint256 auditors = rounds.auditOf(jobId, round).isLast ? 2 : 1;
         for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
@@ -485,23 +488,23 @@ abstract contract Network is Check {
             if (rounds.segmentsOf(jobId, round, seat) == 0) continue;
             uint256 ordinal = ordinalOf(jobId, round, seat);
             for (uint256 i = 0; i < auditors; i++) {
-                duties[places[(ordinal + i) % places.length]] |= Bits.bit(seat);
+                duties[slots[(ordinal + i) % slots.length]] |= Bits.bit(seat);
             }
         }
     }
 
-    function fineBody(uint256 jobId, uint32 round, uint256 duties, address auditor)
+    function validBody(uint256 jobId, uint32 round, uint256 duties, address auditor)
         internal
         view
         returns (bytes memory body)
     {
         for (; duties != 0; duties &= duties - 1) {
             uint16 seat = duties.lowest();
-            body = abi.encodePacked(body, uint8(seat), type(uint16).max, fineWord(jobId, round, seat, auditor));
+            body = abi.encodePacked(body, uint8(seat), type(uint16).max, validDigest(jobId, round, seat, auditor));
         }
     }
 
-    function fineWord(uint256 jobId, uint32 round, uint16 seat, address auditor) internal view returns (bytes32) {
+    function validDigest(uint256 jobId, uint32 round, uint16 seat, address auditor) internal view returns (bytes32) {
         bytes memory text = abi.encodePacked(auditor);
         uint256 segments = rounds.segmentsOf(jobId, round, seat);
         for (uint256 i = 0; i < segments; i++) {
@@ -512,30 +515,30 @@ abstract contract Network is Check {
 
     function auditReportBody(uint256 jobId, uint32 round, uint32 id, bytes memory body) internal {
         Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
-        bytes32 seed = said[jobId][round].facts.auditSeed;
-        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
-        bytes32 sealed_ = Hashing.auditReport(slot, seed, id, m.account, keccak256(body), "salt");
+        bytes32 seed = said[jobId][round].record.auditSeed;
+        Hashing.RoundId memory roundId = Hashing.RoundId(address(rounds), jobId, round);
+        bytes32 sealed_ = Hashing.auditReport(roundId, seed, id, m.account, keccak256(body), "salt");
         vm.prank(m.account);
         audits.sealAuditReport(jobId, round, sealed_);
     }
 
     function openBody(uint256 jobId, uint32 round, uint32 id, bytes memory body) internal {
         vm.prank(members.holderOf(jobId, Role.VERIFIER, id).account);
-        audits.open(jobId, round, id, said[jobId][round].facts, body, "salt");
+        audits.open(jobId, round, id, said[jobId][round].record, body, "salt");
     }
 
     function honestBody(uint256 jobId, uint32 round, uint32 id) internal view returns (bytes memory) {
         Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
-        return fineBody(jobId, round, dutiesOf(jobId, round, m.index), m.account);
+        return validBody(jobId, round, dutiesOf(jobId, round, m.index), m.account);
     }
 
     /// @return bodies of jobs' members that `start` made, each empty where nothing is owed
     function honestBodies(uint256 jobId, uint32 round) internal view returns (bytes[] memory bodies) {
-        bodies = new bytes[](said[jobId][round].facts.ready.popcount());
+        bodies = new bytes[](said[jobId][round].record.ready.popcount());
         uint256[256] memory duties = dutiesOf(jobId, round);
         for (uint32 id = 1; id <= bodies.length; id++) {
             address account = members.holderOf(jobId, Role.VERIFIER, id).account;
-            bodies[id - 1] = fineBody(jobId, round, duties[id - 1], account);
+            bodies[id - 1] = validBody(jobId, round, duties[id - 1], account);
         }
     }
 
@@ -548,7 +551,7 @@ abstract contract Network is Check {
         audits.key(jobId, round, key);
     }
 
-    /// @dev Ids of members are their places + 1 in jobs that `start` made.
+    /// @dev Ids of members are their slots + 1 in jobs that `start` made.
     function audit(uint256 jobId, uint32 round) internal {
         bytes[] memory bodies = honestBodies(jobId, round);
         for (uint32 id = 1; id <= bodies.length; id++) {
@@ -577,9 +580,9 @@ abstract contract Network is Check {
         returns (Shown memory s)
     {
         Said storage of_ = said[jobId][round];
-        (s.jobId, s.round, s.seat, s.facts, s.reveal) = (jobId, round, seat, of_.facts, r);
+        (s.jobId, s.round, s.seat, s.record, s.reveal) = (jobId, round, seat, of_.record, r);
         (, s.id,) = rounds.seatHolder(jobId, seat);
-        bytes32 accumulator = of_.facts.seed;
+        bytes32 accumulator = of_.record.seed;
         uint256 i = 0;
         for (; of_.seats[i] != seat; i++) {
             accumulator = Hashing.accumulateReveal(accumulator, of_.seats[i], of_.commitments[i]);
@@ -599,7 +602,7 @@ abstract contract Network is Check {
     {
         e.shown = shownFor(jobId, round, seat);
         (e.segment, e.model) = (segment, modelAfter(jobId, round - 1));
-        (e.header, e.programLeaves, e.via) = (header(), 1, round);
+        (e.header, e.programLeaves, e.throughRound) = (header(), 1, round);
         if (segment == 0 && round % resetPeriod != 0) e.before = shownFor(jobId, round - 1, seat);
     }
 
@@ -614,19 +617,20 @@ abstract contract Network is Check {
         return Certified(v, new address[](0), signed);
     }
 
-    /// @return accounts of these places, ascending, in the round that runs
-    function accountsOf(uint256 jobId, uint256 places) internal view returns (address[] memory accounts) {
-        accounts = new address[](places.popcount());
-        for (uint256 i = 0; places != 0; (places &= places - 1, i++)) {
-            accounts[i] = memberAt(jobId, places.lowest());
+    /// @return accounts of these slots, ascending, in the round that runs
+    function accountsOf(uint256 jobId, uint256 slots) internal view returns (address[] memory accounts) {
+        accounts = new address[](slots.popcount());
+        for (uint256 i = 0; slots != 0; (slots &= slots - 1, i++)) {
+            accounts[i] = memberAt(jobId, slots.lowest());
         }
     }
 
-    function memberAt(uint256 jobId, uint16 place) internal view returns (address account) {
-        (account,,) = rounds.placeHolder(jobId, place);
+    function memberAt(uint256 jobId, uint16 slot) internal view returns (address account) {
+        (account,,) = rounds.slotHolder(jobId, slot);
     }
 
-    /// @dev Who came in otherwise is looked for: an account of a key takes forge longer than most calls do.
+    /// @dev Who came in otherwise is looked for: an account of a key takes forge longer than most
+    /// calls do.
     function keyOfMember(address account) internal view returns (uint256 key) {
         key = _keys[account];
         if (key != 0) return key;
@@ -638,8 +642,9 @@ abstract contract Network is Check {
 
     // --- the end ---
 
-    /// @dev Nobody's funds are locked after a job's absolute end, whatever was done or left undone before: calls that
-    /// anybody may make close it, pay what is owed, free every bond, and bring the rest home.
+    /// @dev Nobody's funds are locked after a job's absolute end, whatever was done or left undone
+    /// before: calls that anybody may make close it, pay what is owed, free every bond, and bring
+    /// the rest home.
     function everythingGoesHome(uint256 jobId) internal {
         uint256 end = rounds.absoluteEnd(jobId);
         if (block.timestamp < end) vm.warp(end);
@@ -661,7 +666,8 @@ abstract contract Network is Check {
         }
     }
 
-    /// @dev Says that a test lets the account do, or leave undone, what costs a bond or a part of one.
+    /// @dev Says that a test lets the account do, or leave undone, what costs a bond or a part of
+    /// one.
     function blame(address account) internal {
         _guilty[account] = true;
     }

@@ -11,8 +11,10 @@ import {deployed} from "./Deployed.sol";
 import {ToyClaims} from "./ToyClaims.sol";
 import {ToySteps} from "./ToySteps.sol";
 
-/// @title A game's contract with toy claims and the toy family, people with tokens, and a program of one node.
-/// @dev The node is ToySteps' RESULT of the context: 32 bytes of the data seed, and a norm that follows from it.
+/// @title A game's contract with toy claims and the toy family, people with tokens, and a program
+/// of one node.
+/// @dev The node is ToySteps' RESULT of the context: 32 bytes of the data seed, and a norm that
+/// follows from it.
 abstract contract Table is Check {
     uint256 internal constant LONGEST = 10_000;
     address internal constant HOLDER = address(0xa11cE);
@@ -51,14 +53,14 @@ abstract contract Table is Check {
 
     // --- claims ---
 
-    /// @return c a claim of that holder, which is right; sets and places differ by number
+    /// @return c a claim of that holder, which is right; sets and positions differ by number
     function claimOf(address holder, uint256 number) internal pure returns (Claim memory c) {
         c.holder = holder;
         c.set = keccak256(abi.encode("set", holder, number));
-        c.place = keccak256(abi.encode("place", holder, number));
+        c.position = keccak256(abi.encode("position", holder, number));
         c.program = programRoot();
         c.dataSeed = SEED;
-        c.opening = sha256(abi.encodePacked("atoll.state.v1", roots()));
+        c.initialState = sha256(abi.encodePacked("atoll.state.v1", roots()));
         c.closing = SEED;
         c.workTag = keccak256(normOf(false));
         c.windowEnd = 100_000;
@@ -144,7 +146,7 @@ abstract contract Table is Check {
         bool isHolders = m.phase == Phase.OPEN_STEPS || m.phase == Phase.POST_TRACE || m.phase == Phase.POST_LEAF;
         vm.prank(isHolders ? m.holder : m.challenger);
         if (m.phase == Phase.OPEN_STEPS) game.openSteps(id, c, part(0), list(c.closing), tail(result));
-        else if (m.phase == Phase.PICK_STEP) game.pickStep(id, 0, c.opening, pieceRoot(result), none);
+        else if (m.phase == Phase.PICK_STEP) game.pickStep(id, 0, c.initialState, pieceRoot(result), none);
         else if (m.phase == Phase.POST_TRACE) game.postTrace(id, none, list(pieceRoot(result)));
         else if (m.phase == Phase.PICK) game.pickNode(id, 0, pieceRoot(result), none, c, part(1));
         else if (m.phase == Phase.POST_LEAF) game.postLeaf(id, result);

@@ -13,10 +13,10 @@ contract ToyClaims is IClaims {
 
     Mood public mood;
     bytes32 public closed; // a set that was settled or forfeited meanwhile
-    bytes32[] public told; // sets that fell, in order
-    bytes32 public lastLowest; // place
+    bytes32[] public told; // sets that was slashed, in order
+    bytes32 public lastLowest; // position
     address public lastChallenger;
-    mapping(bytes32 set => bool) public hasFallen; // otherwise than by a game
+    mapping(bytes32 set => bool) public isSlashed; // otherwise than by a game
     address private _payee;
 
     error Closed(bytes32 set);
@@ -35,15 +35,15 @@ contract ToyClaims is IClaims {
         if (c.set == closed) revert Closed(c.set);
     }
 
-    function fell(bytes32 set, bytes32 lowest, address challenger) external {
+    function slash(bytes32 set, bytes32 lowest, address challenger) external {
         if (mood == Mood.REVERTING) revert Unwilling();
         while (mood == Mood.GREEDY) {}
         told.push(set);
         (lastLowest, lastChallenger) = (lowest, challenger);
     }
 
-    function fallOtherwise(bytes32 set) external {
-        hasFallen[set] = true;
+    function slashOtherwise(bytes32 set) external {
+        isSlashed[set] = true;
     }
 
     function payTo(address payee) external {

@@ -4,7 +4,8 @@ pragma solidity 0.8.37;
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import "../../src/types/Types.sol";
 
-/// @title Made-up training: every seat's work follows from where it is. A contract, since hashes read calldata.
+/// @title Made-up training: every seat's work follows from where it is. A contract, since hashes
+/// read calldata.
 contract Trainer {
     function workTag(uint256 jobId, uint32 round, uint16 seat, uint256 segment) public pure returns (bytes32) {
         return keccak256(abi.encode("work", jobId, round, seat, segment));
@@ -21,7 +22,7 @@ contract Trainer {
     {
         for (uint256 i = 0; i < segments; i++) {
             bytes32 masked = workTag(jobId, round, seat, i) ^ Hashing.mask(key, i);
-            r.leaves = bytes.concat(r.leaves, digestOf(jobId, round, seat, i), masked);
+            r.checkpointCommitments = bytes.concat(r.checkpointCommitments, digestOf(jobId, round, seat, i), masked);
         }
         r.updateRoot = keccak256(abi.encode("update", jobId, round, seat));
         (r.keyHash, r.salt) = (keccak256(abi.encode(key)), keccak256(abi.encode("salt", seat)));
@@ -29,21 +30,21 @@ contract Trainer {
     }
 
     function commitment(
-        Hashing.Slot calldata slot,
+        Hashing.RoundId calldata roundId,
         bytes32 seed,
         uint16 seat,
         address account,
         bytes32 model,
         Reveal calldata r
     ) external view returns (bytes32) {
-        return Hashing.commitment(slot, seed, seat, account, model, r);
+        return Hashing.commitment(roundId, seed, seat, account, model, r);
     }
 
-    function digest(Hashing.Slot calldata slot, bytes32 seed, bytes32 words, Verdict calldata v)
+    function digest(Hashing.RoundId calldata roundId, bytes32 seed, bytes32 votes, Verdict calldata v)
         external
         view
         returns (bytes32)
     {
-        return Hashing.certificate(slot, seed, words, v);
+        return Hashing.certificate(roundId, seed, votes, v);
     }
 }

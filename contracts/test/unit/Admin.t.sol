@@ -38,11 +38,11 @@ contract AdminTest is Network {
         vm.expectRevert(Config.NothingProposed.selector);
         config.applyParams();
         Params memory p = defaultParams();
-        p.missCutBps = 777;
+        p.penaltyBps = 777;
         config.proposeParams(p);
         uint256 due = block.timestamp + CHANGE_DELAY;
         (Params memory said, uint64 since) = config.proposedParams();
-        same(said.missCutBps, 777, "everybody can read what is proposed");
+        same(said.penaltyBps, 777, "everybody can read what is proposed");
         same(since, due, "and from when on it can be applied");
         vm.warp(due - 1);
         vm.expectRevert(abi.encodeWithSelector(Config.TooEarly.selector, due, due - 1));
@@ -50,7 +50,7 @@ contract AdminTest is Network {
         vm.warp(due);
         vm.prank(heir);
         config.applyParams();
-        same(config.params().missCutBps, 777, "applied by anyone");
+        same(config.params().penaltyBps, 777, "applied by anyone");
         (, since) = config.proposedParams();
         same(since, 0, "and nothing is proposed any more");
     }
@@ -73,9 +73,9 @@ contract AdminTest is Network {
         config.applyPolicy();
     }
 
-    function testFuzz_P39_settersAreBounded(uint16 cut, uint16 share, uint32 window, uint128 bond) public {
-        Params memory p = Params(cut, share, window, bond, bond);
-        bool isWithin = cut >= 1 && cut <= 1_250 && share <= 5_000 && window >= 1 && window <= 1 days;
+    function testFuzz_P39_settersAreBounded(uint16 penalty, uint16 share, uint32 window, uint128 bond) public {
+        Params memory p = Params(penalty, share, window, bond, bond);
+        bool isWithin = penalty >= 1 && penalty <= 1_250 && share <= 5_000 && window >= 1 && window <= 1 days;
         isWithin = isWithin && bond >= 80 && bond <= 1e30;
         if (!isWithin) vm.expectPartialRevert(Config.OutOfBounds.selector);
         config.proposeParams(p);
@@ -94,8 +94,8 @@ contract AdminTest is Network {
         vm.warp(rounds.state(jobId).deadline);
         rounds.advance(jobId);
         for (uint16 seat = 0; seat < 4; seat++) {
-            members.cutSeat(jobId, seat);
-            sit(jobId, 10 + seat, seat); // new members come all the same
+            members.penaliseSeat(jobId, seat);
+            join(jobId, 10 + seat, seat); // new members come all the same
         }
         nextBlock();
         rounds.advance(jobId);
@@ -114,7 +114,7 @@ contract AdminTest is Network {
         config.proposeParams(p);
         vm.warp(block.timestamp + CHANGE_DELAY);
         config.applyParams();
-        same(jobs.paramsOf(jobId).missCutBps, 100, "the job's own");
+        same(jobs.paramsOf(jobId).penaltyBps, 100, "the job's own");
         same(rounds.absoluteEnd(jobId), end, "the locks' end");
     }
 
@@ -135,7 +135,7 @@ contract AdminTest is Network {
         vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
         rounds.cancel(jobId);
         vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
-        rounds.sit(jobId, 0, heir, 1);
+        rounds.join(jobId, 0, heir, 1);
         vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
         rounds.unseat(jobId, 0);
         vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
@@ -147,27 +147,27 @@ contract AdminTest is Network {
         vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
         rounds.setReady(jobId, 0);
         vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
-        rounds.unplace(jobId, 0);
+        rounds.vacate(jobId, 0);
         vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
         rounds.setPay(jobId, 0, 0, true);
         vm.expectPartialRevert(Jobs.NotAllowed.selector);
         jobs.keepSegments(jobId, 1);
         vm.expectPartialRevert(Members.NotAllowed.selector);
-        members.miss(jobId, Role.PROVIDER, 1, 0, Miss.KEY);
+        members.penalise(jobId, Role.PROVIDER, 1, 0, MissedDuty.KEY);
         vm.expectPartialRevert(Members.NotAllowed.selector);
         members.slashDropped(jobId, 1, 0, 0);
         vm.expectPartialRevert(Members.NotAllowed.selector);
         members.slashEquivocated(jobId, 1, 0, heir);
         vm.expectPartialRevert(Members.NotAllowed.selector);
-        members.fall(jobId, Role.PROVIDER, 1, 0, heir);
+        members.slash(jobId, Role.PROVIDER, 1, 0, heir);
         vm.expectPartialRevert(Members.NotAllowed.selector);
-        members.closeFall(jobId);
+        members.closeSlash(jobId);
         vm.expectPartialRevert(Jobs.NotAllowed.selector);
         jobs.credit(jobId, heir, 1);
         vm.expectPartialRevert(Jobs.NotAllowed.selector);
         jobs.creditSegments(jobId, heir, 1);
         vm.expectPartialRevert(bytes4(keccak256("OnlyGame(address)")));
-        claims.fell(0, 0, heir);
+        claims.slash(0, 0, heir);
         vm.stopPrank();
     }
 

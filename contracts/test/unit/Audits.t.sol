@@ -4,10 +4,10 @@ pragma solidity 0.8.37;
 import {Audits} from "../../src/Audits.sol";
 import {Jobs} from "../../src/Jobs.sol";
 import {Members} from "../../src/Members.sol";
-import {Words} from "../../src/Words.sol";
+import {LateVotes} from "../../src/LateVotes.sol";
 import {Claims, Evidence} from "../../src/judge/Claims.sol";
 import {IAudits} from "../../src/interfaces/IAudits.sol";
-import {Having} from "../../src/interfaces/IWords.sol";
+import {Having} from "../../src/interfaces/ILateVotes.sol";
 import {Claim} from "../../src/judge/IClaims.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
@@ -18,7 +18,8 @@ import {ProgramReader} from "../../src/judge/ProgramReader.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title Audit reports, keys, contests, claims and falls, about round 1 of a job of three rounds.
+/// @title Audit reports, keys, contests, claims and slashes, about round 1 of a job of three
+/// rounds.
 contract AuditsTest is Network {
     using Bits for uint256;
 
@@ -35,8 +36,8 @@ contract AuditsTest is Network {
         play(jobId);
         play(jobId);
         seat = drawn(jobId, 1).lowest();
-        for (uint16 place = 0; place < 3; place++) {
-            if (dutiesOf(jobId, 1, place).has(seat)) auditor = uint32(place) + 1;
+        for (uint16 slot = 0; slot < 3; slot++) {
+            if (dutiesOf(jobId, 1, slot).has(seat)) auditor = uint32(slot) + 1;
         }
         account = members.holderOf(jobId, Role.VERIFIER, auditor).account;
     }
@@ -56,8 +57,8 @@ contract AuditsTest is Network {
         return keyOf(jobId, 1, seat);
     }
 
-    function facts() internal view returns (Facts memory) {
-        return said[jobId][1].facts;
+    function record() internal view returns (RoundRecord memory) {
+        return said[jobId][1].record;
     }
 
     // --- draws ---
@@ -77,8 +78,8 @@ contract AuditsTest is Network {
         play(jobId);
         for (uint32 round = 0; round < 4; round++) {
             uint256 duties;
-            for (uint16 place = 0; place < 3; place++) {
-                duties += dutiesOf(jobId, round, place).popcount();
+            for (uint16 slot = 0; slot < 3; slot++) {
+                duties += dutiesOf(jobId, round, slot).popcount();
             }
             uint256 wanted = drawn(jobId, round).popcount();
             same(duties, round == 3 ? 2 * wanted : wanted, "duties");
@@ -94,7 +95,7 @@ contract AuditsTest is Network {
             uint256 before = block.timestamp;
             auditReportBody(jobId, 1, auditor, body);
             vm.warp(rounds.timesOf(jobId, 1).auditEnd);
-            Facts memory f = facts();
+            RoundRecord memory f = record();
             vm.prank(account);
             vm.expectPartialRevert(Audits.NotADuty.selector);
             audits.open(jobId, 1, auditor, f, body, "salt");
@@ -105,7 +106,7 @@ contract AuditsTest is Network {
 
     function test_anAuditReportIsSealedInTimeForItsSeedAndOpenedOnce() public allHome {
         bytes memory body = wrongBody();
-        Facts memory f = facts();
+        RoundRecord memory f = record();
         vm.prank(account);
         audits.sealAuditReport(jobId, 1, "made for another history");
         auditReportBody(jobId, 1, auditor, body); // replaces it
@@ -113,12 +114,12 @@ contract AuditsTest is Network {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         opens(f, body, "pepper", Audits.WrongAuditReport.selector);
         f.ready ^= 8;
-        opens(f, body, "salt", Reveals.WrongFacts.selector);
+        opens(f, body, "salt", Reveals.WrongRecord.selector);
         vm.prank(OUTSIDER);
         vm.expectPartialRevert(Audits.NotYours.selector);
-        audits.open(jobId, 1, auditor, facts(), body, "salt");
+        audits.open(jobId, 1, auditor, record(), body, "salt");
         openBody(jobId, 1, auditor, body);
-        opens(facts(), body, "salt", Audits.WrongAuditReport.selector);
+        opens(record(), body, "salt", Audits.WrongAuditReport.selector);
         vm.prank(account);
         vm.expectPartialRevert(Audits.AlreadyOpened.selector);
         audits.sealAuditReport(jobId, 1, "again");
@@ -127,29 +128,29 @@ contract AuditsTest is Network {
     function test_anAuditReportOfAfterAuditCannotBeOpened() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         auditReportBody(jobId, 1, auditor, wrongBody());
-        opens(facts(), wrongBody(), "salt", Audits.NotInTime.selector);
+        opens(record(), wrongBody(), "salt", Audits.NotInTime.selector);
     }
 
-    function opens(Facts memory f, bytes memory body, bytes32 salt, bytes4 why) internal {
+    function opens(RoundRecord memory f, bytes memory body, bytes32 salt, bytes4 why) internal {
         vm.prank(account);
         vm.expectPartialRevert(why);
         audits.open(jobId, 1, auditor, f, body, salt);
     }
 
-    // --- words ---
+    // --- digests ---
 
-    function test_P43_aRightWordCannotBeContested() public allHome {
+    function test_P43_aRightDigestCannotBeContested() public allHome {
         bytes memory body = honestBody(jobId, 1, auditor);
         toOpen(body);
         Shown memory s = shownFor(jobId, 1, seat);
         bytes32 right = key();
-        vm.expectPartialRevert(Audits.WordIsRight.selector);
+        vm.expectPartialRevert(Audits.DigestIsRight.selector);
         audits.contest(s, auditor, body, right);
         vm.expectPartialRevert(Reveals.WrongKey.selector);
         audits.contest(s, auditor, body, "another key");
     }
 
-    function test_P43_P44_aWrongWordCostsItsFeeAndAMiss() public allHome {
+    function test_P43_P44_aWrongDigestCostsItsFeeAndAMiss() public allHome {
         toOpen(wrongBody());
         Shown memory s = shownFor(jobId, 1, seat);
         (bytes memory body, bytes32 right) = (wrongBody(), key());
@@ -164,8 +165,8 @@ contract AuditsTest is Network {
         vm.expectEmit();
         emit IAudits.ContestSettled(jobId, auditor, 1, seat, true);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
-        same(jobs.creditOf(jobId, OUTSIDER), 0.5 ether, "half of the cut to who showed it");
-        same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a miss");
+        same(jobs.creditOf(jobId, OUTSIDER), 0.5 ether, "half of the penalty to who showed it");
+        same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a missed duty");
         same(lockedOf(provider(seat), Role.PROVIDER), BOND, "nobody else's bond");
         vm.expectPartialRevert(Audits.NotContested.selector);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
@@ -174,7 +175,7 @@ contract AuditsTest is Network {
         same(token.balanceOf(OUTSIDER), 0.5 ether, "paid: less than guessing and showing it oneself costs");
     }
 
-    function test_P43_severalWrongWordsOfARoundAreOneMiss() public {
+    function test_P43_severalWrongDigestsOfARoundAreOneMiss() public {
         Terms memory t = defaultTerms();
         t.rounds = 1; // the last: eight audits by three auditors
         jobId = start(t, 4, 3);
@@ -200,15 +201,15 @@ contract AuditsTest is Network {
         audits.settleContest(jobId, 0, auditor, uint32(first) + 1);
         audits.settleContest(jobId, 0, auditor, uint32(second) + 1);
         same(jobs.creditOf(jobId, OUTSIDER), 0.5 ether, "one reward");
-        same(lockedOf(verifier(0), Role.VERIFIER), before - 1 ether, "one miss");
+        same(lockedOf(verifier(0), Role.VERIFIER), before - 1 ether, "one missed duty");
     }
 
-    /// Whoever said *fine* of other words plays no game for the seat's: that is for a contest.
-    function test_P43_aFineOfOtherWordsIsNoFineOfTheSeats() public allHome {
+    /// Whoever said *valid* of other work tags plays no game for the seat's: that is for a contest.
+    function test_P43_aValidOfOtherWorkTagsIsNoneOfTheSeats() public allHome {
         toOpen(wrongBody());
         Evidence memory e = evidenceFor(jobId, 1, seat, 3);
         (e.member, e.body, e.key) = (auditor, wrongBody(), key());
-        vm.expectPartialRevert(Claims.OtherWord.selector);
+        vm.expectPartialRevert(Claims.OtherDigest.selector);
         game.challenge(abi.encode(e));
     }
 
@@ -221,11 +222,11 @@ contract AuditsTest is Network {
         game.challenge(abi.encode(evidenceFor(jobId, 2, seat, 0)));
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
-        same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a miss");
+        same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a missed duty");
     }
 
-    /// A seat that hides false words costs itself the bond, not its auditor the fee.
-    function test_P43_aContestAboutASeatThatFellGivesTheFeeBack() public allHome {
+    /// A seat that hides false work tags costs itself the bond, not its auditor the fee.
+    function test_P43_aContestAboutASlashedSeatGivesTheFeeBack() public allHome {
         toOpen(wrongBody());
         audits.contest(shownFor(jobId, 1, seat), auditor, wrongBody(), key());
         Evidence memory e = evidenceFor(jobId, 1, seat, 0);
@@ -233,18 +234,18 @@ contract AuditsTest is Network {
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
         vm.expectPartialRevert(Audits.NotFinal.selector);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
-        game.holderFalls(c, OUTSIDER);
+        game.holderLoses(c, OUTSIDER);
         vm.expectEmit();
         emit IAudits.ContestSettled(jobId, auditor, 1, seat, false);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
         same(jobs.creditOf(jobId, account), 10 ether, "the fee is back");
-        same(lockedOf(account, Role.VERIFIER), BOND, "no miss");
+        same(lockedOf(account, Role.VERIFIER), BOND, "no missed duty");
     }
 
-    function test_P43_anUnopenedAuditReportIsAMiss() public allHome {
+    function test_P43_anUnopenedAuditReportIsAMissedDuty() public allHome {
         auditReportBody(jobId, 1, auditor, honestBody(jobId, 1, auditor));
         vm.warp(rounds.timesOf(jobId, 1).openEnd);
-        Facts memory f = facts();
+        RoundRecord memory f = record();
         vm.warp(block.timestamp - 1);
         vm.expectPartialRevert(Audits.NotOpen.selector);
         audits.absent(jobId, 1, auditor, seat, f, "");
@@ -266,7 +267,7 @@ contract AuditsTest is Network {
     function test_P43_whoAuditedIsNotAbsent() public allHome {
         bytes memory body = honestBody(jobId, 1, auditor);
         toOpen(body);
-        Facts memory f = facts();
+        RoundRecord memory f = record();
         vm.expectPartialRevert(Audits.WasAudited.selector);
         audits.absent(jobId, 1, auditor, seat, f, body);
         vm.expectPartialRevert(Audits.WrongBody.selector);
@@ -274,20 +275,20 @@ contract AuditsTest is Network {
     }
 
     function test_aDutyIsNamedOnceAndInTheSeatsOrder() public allHome {
-        bytes memory once = fineBody(jobId, 1, Bits.bit(seat), account);
+        bytes memory once = validBody(jobId, 1, Bits.bit(seat), account);
         bytes memory twice = bytes.concat(once, once);
         auditReportBody(jobId, 1, auditor, twice);
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
-        Facts memory f = facts();
+        RoundRecord memory f = record();
         vm.prank(account);
         vm.expectRevert(abi.encodeWithSelector(Audits.NotADuty.selector, seat, auditor - 1));
         audits.open(jobId, 1, auditor, f, twice, "salt");
     }
 
     function test_aBodyIsOfWholeDutiesAndOfOneAtLeast() public allHome {
-        bytes memory whole = fineBody(jobId, 1, Bits.bit(seat), account);
+        bytes memory whole = validBody(jobId, 1, Bits.bit(seat), account);
         bytes[3] memory wrong = [bytes(""), bytes.concat(whole, hex"00"), hex"00"];
-        Facts memory f = facts();
+        RoundRecord memory f = record();
         uint256 now_ = block.timestamp;
         for (uint256 i = 0; i < wrong.length; i++) {
             vm.warp(now_);
@@ -302,9 +303,9 @@ contract AuditsTest is Network {
     /// @dev Seats that are excluded are drawn behind all others, in an order of their own.
     function test_whoIsExcludedIsAuditedByWhoeverIsNext() public allHome {
         Terms memory t = defaultTerms();
-        (t.seats, t.places, t.f) = (10, 9, 3);
+        (t.seats, t.slots, t.f) = (10, 9, 3);
         jobId = start(t, 10, 9);
-        toWords(jobId);
+        toVotes(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 1023);
         (v.excluded, v.merged) = (7, 7);
@@ -344,13 +345,13 @@ contract AuditsTest is Network {
         toOpen(body);
         Evidence memory e = evidenceFor(jobId, 1, seat, 7);
         vm.prank(account);
-        game.challenge(abi.encode(e)); // of the segment, and not of the link
+        game.challenge(abi.encode(e)); // of the segment, and not of the update proof
         vm.warp(rounds.timesOf(jobId, 1).half);
         uint256 before = vm.snapshotState();
         audits.dropped(jobId, 1, auditor, seat, uint32(seat) + 1, body);
         vm.revertToState(before);
         vm.warp(rounds.timesOf(jobId, 1).half - 1);
-        e.isLink = true;
+        e.isUpdateProof = true;
         vm.prank(account);
         game.challenge(abi.encode(e));
         vm.warp(rounds.timesOf(jobId, 1).half);
@@ -358,7 +359,8 @@ contract AuditsTest is Network {
         audits.dropped(jobId, 1, auditor, seat, uint32(seat) + 1, body);
     }
 
-    /// @dev Else who seals the hash of a body, and not an audit report, would have said it without having opened it.
+    /// @dev Else who seals the hash of a body, and not an audit report, would have said it without
+    /// having opened it.
     function test_nothingIsSaidByAAuditReportThatIsNotOpened() public allHome {
         bytes memory body = honestBody(jobId, 1, auditor);
         vm.prank(account);
@@ -371,19 +373,19 @@ contract AuditsTest is Network {
         bytes memory body = honestBody(jobId, 1, auditor);
         toOpen(body);
         (uint16 from,) = audits.saidOf(jobId, 1, auditor, seat, body);
-        same(from, type(uint16).max, "fine");
+        same(from, type(uint16).max, "valid");
         body[body.length - 1] ^= 0x01;
         vm.expectPartialRevert(Audits.WrongBody.selector);
         audits.saidOf(jobId, 1, auditor, seat, body);
     }
 
-    function test_anAccusationEarnsOnceItsSeatHasFallen() public allHome {
+    function test_anAccusationEarnsOnceItsSeatIsSlashed() public allHome {
         bytes memory body = abi.encodePacked(uint8(seat), uint16(2), keccak256("mine"));
         toOpen(body);
         uint32 seatId = uint32(seat) + 1;
         vm.expectRevert(abi.encodeWithSelector(Audits.NotProven.selector, seat, auditor));
         audits.proven(jobId, 1, auditor, seatId, body);
-        game.holderFalls(game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 5))), OUTSIDER); // another one's
+        game.holderLoses(game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 5))), OUTSIDER); // another one's
         vm.expectPartialRevert(Audits.NotThen.selector);
         audits.proven(jobId, 1, auditor, 9, body);
         audits.proven(jobId, 1, auditor, seatId, body);
@@ -399,7 +401,8 @@ contract AuditsTest is Network {
         same(token.balanceOf(account), 12 ether, "and its signatures, but not its fee again");
     }
 
-    /// @dev Who enrols, leaves and enrols again has had several ids, and one audit report: else each id would have its fee.
+    /// @dev Who enrols, leaves and enrols again has had several ids, and one audit report: else
+    /// each id would have its fee.
     function test_whatAnAccountSaidCountsForOneOfItsIds() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
@@ -411,7 +414,7 @@ contract AuditsTest is Network {
             members.release(jobId, Role.VERIFIER, id);
         }
         for (uint256 i = 0; i < 4; i++) {
-            sit(jobId, i, uint16(i));
+            join(jobId, i, uint16(i));
             if (i < 3) enrol(jobId, i, uint16(i));
         }
         nextBlock();
@@ -420,8 +423,8 @@ contract AuditsTest is Network {
         play(jobId);
         seat = drawn(jobId, 1).lowest();
         uint32 earlier;
-        for (uint16 place = 0; place < 3; place++) {
-            if (dutiesOf(jobId, 1, place).has(seat)) (earlier, auditor) = (uint32(place) + 1, uint32(place) + 4);
+        for (uint16 slot = 0; slot < 3; slot++) {
+            if (dutiesOf(jobId, 1, slot).has(seat)) (earlier, auditor) = (uint32(slot) + 1, uint32(slot) + 4);
         }
         account = members.holderOf(jobId, Role.VERIFIER, auditor).account;
         same(uint160(members.holderOf(jobId, Role.VERIFIER, earlier).account), uint160(account), "the same account");
@@ -430,16 +433,16 @@ contract AuditsTest is Network {
         uint32 seatId = uint32(seat) + 1;
         vm.expectRevert(abi.encodeWithSelector(Audits.NotThen.selector, earlier, 1));
         audits.saidOf(jobId, 1, earlier, seat, body);
-        game.holderFalls(game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 5))), OUTSIDER);
+        game.holderLoses(game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 5))), OUTSIDER);
         vm.expectRevert(abi.encodeWithSelector(Audits.NotThen.selector, earlier, 1));
         audits.proven(jobId, 1, earlier, seatId, body);
         audits.proven(jobId, 1, auditor, seatId, body);
     }
 
-    function test_aFineEarnsByItselfAlone() public allHome {
+    function test_aValidEntryEarnsByItselfAlone() public allHome {
         bytes memory body = honestBody(jobId, 1, auditor);
         toOpen(body);
-        game.holderFalls(game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 5))), OUTSIDER);
+        game.holderLoses(game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 5))), OUTSIDER);
         vm.expectRevert(abi.encodeWithSelector(Audits.NotProven.selector, seat, auditor));
         audits.proven(jobId, 1, auditor, uint32(seat) + 1, body);
     }
@@ -460,7 +463,8 @@ contract AuditsTest is Network {
         jobs.create("spec", "cid", t, address(policy), 1e30);
     }
 
-    /// @dev Else who dropped an accusation of a seat that fell could be shown another seat that did not.
+    /// @dev Else who dropped an accusation of a seat that was slashed could be shown another seat
+    /// that did not.
     function test_anAccusationIsOfTheSeatThatItNames() public allHome {
         bytes memory body = abi.encodePacked(uint8(seat), uint16(2), keccak256("mine"));
         toOpen(body);
@@ -486,7 +490,7 @@ contract AuditsTest is Network {
         play(jobId);
         stakeUp(provider(9), Role.PROVIDER, BOND);
         vm.prank(provider(9));
-        uint32 id = members.sit(jobId, 0);
+        uint32 id = members.join(jobId, 0);
         play(jobId);
         play(jobId);
         same(members.holderOf(jobId, Role.PROVIDER, id).from, 1, "the next holder, seated from round 2 on");
@@ -499,7 +503,7 @@ contract AuditsTest is Network {
         }
         shown = shownFor(jobId, 0, 0);
         shown.round = 1;
-        shown.facts = said[jobId][1].facts;
+        shown.record = said[jobId][1].record;
         shown.id = 1;
         vm.expectRevert(abi.encodeWithSelector(Reveals.NotTheHolder.selector, 1, 0, 1));
         audits.leak(shown, right);
@@ -517,7 +521,7 @@ contract AuditsTest is Network {
         audits.reportMissingKey(s);
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 1);
         check(!pay.has(seat) && lost.has(seat), "the round's pay");
-        same(lockedOf(provider(seat), Role.PROVIDER), BOND - 1 ether, "a miss");
+        same(lockedOf(provider(seat), Role.PROVIDER), BOND - 1 ether, "a missed duty");
         vm.expectPartialRevert(Audits.NotOpen.selector);
         audits.noKey(s);
         vm.warp(rounds.timesOf(jobId, 1).half);
@@ -546,15 +550,15 @@ contract AuditsTest is Network {
     }
 
     /// @return id of another job, in whose round 1 seat 0 has this key, and what it revealed
-    function playedWith(bytes32 own, bool hasZeroWord) private returns (uint256 id, Reveal memory r) {
+    function playedWith(bytes32 own, bool hasZeroTag) private returns (uint256 id, Reveal memory r) {
         id = start();
         play(id);
         r = trainer.train(id, 1, 0, own, 8);
-        if (hasZeroWord) {
-            bytes memory leaves = r.leaves;
+        if (hasZeroTag) {
+            bytes memory leaves = r.checkpointCommitments;
             bytes32 mask = Hashing.mask(own, 3);
             assembly ("memory-safe") {
-                mstore(add(leaves, 256), mask) // the fourth leaf's word, behind the length
+                mstore(add(leaves, 256), mask) // the fourth leaf's blinded tag, behind the length
             }
         }
         commitAll(id, 14);
@@ -568,8 +572,8 @@ contract AuditsTest is Network {
         settle(id);
     }
 
-    /// In a claim zero is no word, which whoever trained truly could never be made to open.
-    function test_P43_aWordOfZeroIsClaimedAsOneThatNobodyOpens() public allHome {
+    /// In a claim zero is no work tag, which whoever trained truly could never be made to open.
+    function test_P43_aWorkTagOfZeroIsClaimedAsOneThatNobodyOpens() public allHome {
         bytes32 own = "its key";
         (uint256 id, Reveal memory r) = playedWith(own, true);
         vm.warp(rounds.timesOf(id, 1).openEnd);
@@ -578,7 +582,7 @@ contract AuditsTest is Network {
         (e.shown, e.key) = (shownFor(id, 1, 0, r), own);
         same(claims.claim(abi.encode(e)).workTag, bytes32(uint256(1)), "no hash");
         e.segment = 4;
-        same(claims.claim(abi.encode(e)).workTag, workTag(id, 1, 0, 4), "another one's word");
+        same(claims.claim(abi.encode(e)).workTag, workTag(id, 1, 0, 4), "another one's tag");
         e.key = 0;
         same(claims.claim(abi.encode(e)).workTag, 0, "none without the key");
     }
@@ -652,8 +656,9 @@ contract AuditsTest is Network {
         jobs.claimCredit(jobId, OUTSIDER);
     }
 
-    /// Else a seat that is about to fall would tell its own second account, and save half of its open pay.
-    function test_aSeatThatFallsSavesNothingByItsKey() public allHome {
+    /// Else a seat that is about to be slashed would tell its own second account, and save half of
+    /// its open pay.
+    function test_aSlashedSeatSavesNothingByItsKey() public allHome {
         Shown memory s = shownFor(jobId, 1, seat);
         bytes32 told = key();
         vm.prank(OUTSIDER);
@@ -661,7 +666,7 @@ contract AuditsTest is Network {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         Evidence memory e = evidenceFor(jobId, 1, seat, 0);
         vm.prank(verifier(0));
-        game.holderFalls(game.challenge(abi.encode(e)), verifier(0));
+        game.holderLoses(game.challenge(abi.encode(e)), verifier(0));
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
         audits.settleContest(jobId, 1, 0, uint32(seat) + 1);
         same(jobs.creditOf(jobId, OUTSIDER), 0, "nothing for its friend");
@@ -683,22 +688,22 @@ contract AuditsTest is Network {
         playWithoutSeat0();
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 2);
         same(pay, 14, "unpaid");
-        same(lost, 1, "and lost, unless it was had");
+        same(lost, 1, "and lost, unless it was available");
         Having memory h = havingOf(2);
         vm.prank(verifier(0));
-        words.lateVote(jobId, 2, 1, 1);
-        vm.expectPartialRevert(Words.NotHad.selector);
-        words.grant(jobId, 2, 0, h);
+        lateVotes.lateVote(jobId, 2, 1, 1);
+        vm.expectPartialRevert(LateVotes.NotAvailable.selector);
+        lateVotes.grant(jobId, 2, 0, h);
         vm.prank(verifier(1));
-        words.lateVote(jobId, 2, 2, 1);
-        words.grant(jobId, 2, 0, h);
+        lateVotes.lateVote(jobId, 2, 2, 1);
+        lateVotes.grant(jobId, 2, 0, h);
         (pay, lost,) = rounds.rowsOf(jobId, 2);
         same(pay, 15, "paid");
         same(lost, 0, "and nobody's lost");
         vm.warp(rounds.timesOf(jobId, 2).auditEnd);
         vm.prank(verifier(2));
-        vm.expectPartialRevert(Words.TooLate.selector);
-        words.lateVote(jobId, 2, 3, 1);
+        vm.expectPartialRevert(LateVotes.TooLate.selector);
+        lateVotes.lateVote(jobId, 2, 3, 1);
     }
 
     function test_lateVotesOfAMembersFirstRoundCount() public allHome {
@@ -706,9 +711,9 @@ contract AuditsTest is Network {
         playWithoutSeat0();
         for (uint32 id = 1; id <= 2; id++) {
             vm.prank(verifier(id - 1));
-            words.lateVote(jobId, 0, id, 1);
+            lateVotes.lateVote(jobId, 0, id, 1);
         }
-        words.grant(jobId, 0, 0, havingOf(0));
+        lateVotes.grant(jobId, 0, 0, havingOf(0));
         (uint256 pay,,) = rounds.rowsOf(jobId, 0);
         same(pay, 15, "paid");
         play(jobId);
@@ -716,28 +721,28 @@ contract AuditsTest is Network {
 
     function test_aLateVoteOfWhoIsInTheNextCommitteeAloneCounts() public allHome {
         Terms memory t = defaultTerms();
-        (t.rounds, t.places) = (4, 4);
+        (t.rounds, t.slots) = (4, 4);
         jobId = start(t, 4, 3);
         enrol(jobId, 3, 3);
         play(jobId);
         playWithoutSeat0();
-        same(said[jobId][1].facts.committee, 7, "not in the round's own");
+        same(said[jobId][1].record.committee, 7, "not in the round's own");
         same(rounds.state(jobId).committee, 15, "in the next");
         Having memory h = havingOf(1);
         for (uint32 id = 1; id <= 2; id++) {
             vm.prank(verifier(id - 1));
-            words.lateVote(jobId, 1, id, 1);
+            lateVotes.lateVote(jobId, 1, id, 1);
         }
         h.late = ids(1, 2, 4);
-        vm.expectPartialRevert(Words.NotHad.selector);
-        words.grant(jobId, 1, 0, h); // two of four
+        vm.expectPartialRevert(LateVotes.NotAvailable.selector);
+        lateVotes.grant(jobId, 1, 0, h); // two of four
         vm.prank(verifier(3));
-        words.lateVote(jobId, 1, 4, 1);
+        lateVotes.lateVote(jobId, 1, 4, 1);
         h.late = ids(1, 2, 2);
-        vm.expectPartialRevert(Words.NotHad.selector);
-        words.grant(jobId, 1, 0, h); // two of four, one of them twice
+        vm.expectPartialRevert(LateVotes.NotAvailable.selector);
+        lateVotes.grant(jobId, 1, 0, h); // two of four, one of them twice
         h.late = ids(1, 2, 4);
-        words.grant(jobId, 1, 0, h);
+        lateVotes.grant(jobId, 1, 0, h);
         (uint256 pay,,) = rounds.rowsOf(jobId, 1);
         same(pay, 15, "paid");
         play(jobId);
@@ -748,22 +753,22 @@ contract AuditsTest is Network {
         (all[0], all[1], all[2]) = (a, b, c);
     }
 
-    function test_theNextCommitteeIsOfTheNextRoundsFacts() public allHome {
+    function test_theNextCommitteeIsOfTheNextRoundsRecord() public allHome {
         jobId = start();
         playWithoutSeat0();
         for (uint32 id = 1; id <= 2; id++) {
             vm.prank(verifier(id - 1));
-            words.lateVote(jobId, 0, id, 1);
+            lateVotes.lateVote(jobId, 0, id, 1);
         }
         play(jobId);
         Having memory h = havingOf(0);
         for (uint32 wrong = 0; wrong < 2; wrong++) {
-            if (wrong == 1) h.next = said[jobId][0].facts;
-            vm.expectPartialRevert(Reveals.WrongFacts.selector);
-            words.grant(jobId, 0, 0, h);
+            if (wrong == 1) h.next = said[jobId][0].record;
+            vm.expectPartialRevert(Reveals.WrongRecord.selector);
+            lateVotes.grant(jobId, 0, 0, h);
         }
-        h.next = said[jobId][1].facts;
-        words.grant(jobId, 0, 0, h);
+        h.next = said[jobId][1].record;
+        lateVotes.grant(jobId, 0, 0, h);
     }
 
     function test_lateVotesGiveNoPayToWhoHasNotRevealed() public allHome {
@@ -778,8 +783,8 @@ contract AuditsTest is Network {
         Having memory h = havingOf(0);
         h.late = new uint32[](0);
         vm.expectPartialRevert(bytes4(keccak256("NothingEarned(uint16,uint32)")));
-        words.grant(jobId, 0, 3, h);
-        members.cutSeat(jobId, 3);
+        lateVotes.grant(jobId, 0, 3, h);
+        members.penaliseSeat(jobId, 3);
         play(jobId);
     }
 
@@ -791,9 +796,9 @@ contract AuditsTest is Network {
         play(jobId);
         same(members.holderOf(jobId, Role.VERIFIER, 3).to, 1, "it was there for round 0");
         vm.startPrank(verifier(2));
-        vm.expectPartialRevert(Words.NotThen.selector);
-        words.lateVote(jobId, 1, 3, 1);
-        words.lateVote(jobId, 0, 3, 1);
+        vm.expectPartialRevert(LateVotes.NotThen.selector);
+        lateVotes.lateVote(jobId, 1, 3, 1);
+        lateVotes.lateVote(jobId, 0, 3, 1);
         vm.stopPrank();
     }
 
@@ -806,28 +811,28 @@ contract AuditsTest is Network {
         nextBlock();
         settle(jobId, verdictFor(jobId, 14));
         Having memory h = havingOf(2);
-        vm.expectPartialRevert(Words.NotHad.selector);
-        words.grant(jobId, 2, 0, h);
-        vm.expectPartialRevert(Words.NotYours.selector);
-        words.lateVote(jobId, 2, 2, 1);
+        vm.expectPartialRevert(LateVotes.NotAvailable.selector);
+        lateVotes.grant(jobId, 2, 0, h);
+        vm.expectPartialRevert(LateVotes.NotYours.selector);
+        lateVotes.lateVote(jobId, 2, 2, 1);
         vm.prank(verifier(1));
-        words.lateVote(jobId, 2, 2, 1);
-        h.facts.available = 15;
-        vm.expectPartialRevert(Reveals.WrongFacts.selector);
-        words.grant(jobId, 2, 0, h);
-        h.facts.available = 14;
+        lateVotes.lateVote(jobId, 2, 2, 1);
+        h.record.available = 15;
+        vm.expectPartialRevert(Reveals.WrongRecord.selector);
+        lateVotes.grant(jobId, 2, 0, h);
+        h.record.available = 14;
         h.has[2] = 15;
-        vm.expectPartialRevert(Words.WrongWords.selector);
-        words.grant(jobId, 2, 0, h);
+        vm.expectPartialRevert(LateVotes.WrongVotes.selector);
+        lateVotes.grant(jobId, 2, 0, h);
         h.has[2] = 14;
         uint256 settled = vm.snapshotState();
-        words.grant(jobId, 2, 0, h);
+        lateVotes.grant(jobId, 2, 0, h);
         (uint256 pay,,) = rounds.rowsOf(jobId, 2);
         same(pay, 15, "two of three have it");
         vm.revertToState(settled);
         vm.warp(rounds.timesOf(jobId, 2).auditEnd);
-        vm.expectPartialRevert(Words.TooLate.selector);
-        words.grant(jobId, 2, 0, h);
+        vm.expectPartialRevert(LateVotes.TooLate.selector);
+        lateVotes.grant(jobId, 2, 0, h);
     }
 
     function test_lateVotesGiveNoPayBackThatALeakTook() public allHome {
@@ -836,33 +841,33 @@ contract AuditsTest is Network {
         vm.prank(OUTSIDER);
         audits.leak(s, told);
         Having memory h = havingOf(1);
-        vm.expectPartialRevert(Words.WasLeaked.selector);
-        words.grant(jobId, 1, seat, h);
+        vm.expectPartialRevert(LateVotes.WasLeaked.selector);
+        lateVotes.grant(jobId, 1, seat, h);
     }
 
-    /// @return h what the settled round's words were, and the late ones of members 1 and 2
+    /// @return h what the settled round's votes were, and the late ones of members 1 and 2
     function havingOf(uint32 round) internal view returns (Having memory h) {
         Said storage told = said[jobId][round];
-        Facts memory none;
-        h = Having(told.facts, none, told.facts.seed, told.places, told.has, new uint32[](2));
+        RoundRecord memory none;
+        h = Having(told.record, none, told.record.seed, told.slots, told.has, new uint32[](2));
         (h.late[0], h.late[1]) = (1, 2);
     }
 
-    // --- claims and falls ---
+    // --- claims and slashes ---
 
     function test_claimsSayWhatWasRevealed() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         Evidence memory e = evidenceFor(jobId, 1, seat, 3);
         Claim memory c = claims.claim(abi.encode(e));
         same(c.closing, trainer.digestOf(jobId, 1, seat, 3), "closing");
-        same(c.opening, trainer.digestOf(jobId, 1, seat, 2), "opening");
-        same(c.workTag, 0, "no key, no word");
+        same(c.initialState, trainer.digestOf(jobId, 1, seat, 2), "opening");
+        same(c.workTag, 0, "no key, no work tag");
         same(c.modelParams, e.model.paramsRoot, "the model's parameters");
         same(c.modelExponents, e.model.exponents, "and exponents");
         e.key = key();
-        same(claims.claim(abi.encode(e)).workTag, workTag(jobId, 1, seat, 3), "word");
+        same(claims.claim(abi.encode(e)).workTag, workTag(jobId, 1, seat, 3), "work tag");
         e.key = "another";
-        vm.expectPartialRevert(Reveals.WrongKey.selector); // else its word would be one that nobody can open
+        vm.expectPartialRevert(Reveals.WrongKey.selector); // else its work tag would be one that nobody can open
         claims.claim(abi.encode(e));
         e.key = 0;
         same(c.holder, provider(seat), "holder");
@@ -870,10 +875,10 @@ contract AuditsTest is Network {
         e.segment = 8;
         vm.expectPartialRevert(Claims.NoSuchSegment.selector);
         claims.claim(abi.encode(e));
-        (e.segment, e.isLink) = (7, true);
+        (e.segment, e.isUpdateProof) = (7, true);
         c = claims.claim(abi.encode(e));
-        same(c.updateRoot, e.shown.reveal.updateRoot, "a link's update");
-        e.model.openingRoot = "x";
+        same(c.updateRoot, e.shown.reveal.updateRoot, "an update proof's update");
+        e.model.initialRoot = "x";
         vm.expectPartialRevert(Claims.WrongModel.selector);
         claims.claim(abi.encode(e));
     }
@@ -902,7 +907,7 @@ contract AuditsTest is Network {
     function test_anythingElseIsNoEvidence() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         Evidence memory e = evidenceFor(jobId, 1, seat, 3);
-        e.shown.reveal.leaves[40] ^= 0x01;
+        e.shown.reveal.checkpointCommitments[40] ^= 0x01;
         vm.expectPartialRevert(Reveals.NotRevealed.selector);
         claims.claim(abi.encode(e));
         e = evidenceFor(jobId, 1, seat, 3);
@@ -910,8 +915,8 @@ contract AuditsTest is Network {
         vm.expectPartialRevert(Reveals.NotTheHolder.selector);
         claims.claim(abi.encode(e));
         e = evidenceFor(jobId, 1, seat, 3);
-        e.shown.facts.model = "x";
-        vm.expectPartialRevert(Reveals.WrongFacts.selector);
+        e.shown.record.model = "x";
+        vm.expectPartialRevert(Reveals.WrongRecord.selector);
         claims.claim(abi.encode(e));
     }
 
@@ -919,9 +924,9 @@ contract AuditsTest is Network {
     function test_aLinkIsOfTheLastSegmentThatWasRevealed() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         Evidence memory e = evidenceFor(jobId, 1, seat, 7);
-        e.isLink = true;
+        e.isUpdateProof = true;
         Claim memory c = claims.claim(abi.encode(e));
-        same(c.opening, trainer.digestOf(jobId, 1, seat, 7), "from the last state");
+        same(c.initialState, trainer.digestOf(jobId, 1, seat, 7), "from the last state");
         for (uint32 other = 6; other <= 8; other += 2) {
             e.segment = other;
             vm.expectRevert(abi.encodeWithSelector(Claims.NoSuchSegment.selector, other, 8));
@@ -929,22 +934,22 @@ contract AuditsTest is Network {
         }
     }
 
-    function test_fineIsAClaimOfItsOwn() public allHome {
+    function test_validIsAClaimOfItsOwn() public allHome {
         bytes memory body = honestBody(jobId, 1, auditor);
         toOpen(body);
         Evidence memory e = evidenceFor(jobId, 1, seat, 3);
         (e.member, e.body, e.key) = (auditor, body, key());
         Claim memory c = game.challenge(abi.encode(e));
         same(c.holder, account, "its author defends it");
-        game.holderFalls(c, OUTSIDER);
+        game.holderLoses(c, OUTSIDER);
         same(lockedOf(account, Role.VERIFIER), BOND / 2, "half of its bond");
         same(activeOf(OUTSIDER, Role.VERIFIER), BOND / 2 * 3 / 10, "a share of that to the winner");
         same(lockedOf(provider(seat), Role.PROVIDER), BOND, "P44: the seat's is another game");
-        vm.expectPartialRevert(Claims.HasFallen.selector);
+        vm.expectPartialRevert(Claims.AlreadySlashed.selector);
         claims.claim(abi.encode(e));
     }
 
-    function test_P33_P38_aFallTakesWhatIsNotFinalAndNothingElse() public allHome {
+    function test_P33_P38_aSlashTakesWhatIsNotFinalAndNothingElse() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).windowEnd - 1); // round 0 is final
         jobs.claim(jobId, Role.PROVIDER, uint32(seat) + 1, 1);
         Evidence memory e = evidenceFor(jobId, 1, seat, 3);
@@ -954,7 +959,7 @@ contract AuditsTest is Network {
         jobs.claim(jobId, Role.PROVIDER, uint32(seat) + 1, 2);
         vm.expectPartialRevert(Members.GameOpen.selector);
         members.release(jobId, Role.PROVIDER, uint32(seat) + 1);
-        game.holderFalls(c, OUTSIDER);
+        game.holderLoses(c, OUTSIDER);
         same(token.balanceOf(provider(seat)), 8 * segmentPay(), "what was final is kept");
         same(activeOf(OUTSIDER, Role.VERIFIER), BOND * 3 / 10, "the share");
         same(stakes.unburnt(), BOND * 7 / 10, "the rest is burnt");
@@ -964,13 +969,13 @@ contract AuditsTest is Network {
         same(jobs.escrowOf(jobId).burnt, 8 * segmentPay(), "burnt");
     }
 
-    function test_aFallFreesTheSeatAndStopsNobody() public allHome {
+    function test_aSlashFreesTheSeatAndStopsNobody() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         Claim memory c = game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 3)));
         uint256 before = rounds.state(jobId).seated;
         same(before, 15, "TRAIN of round 2");
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
-        game.holderFalls(c, OUTSIDER);
+        game.holderLoses(c, OUTSIDER);
         same(rounds.state(jobId).seated, 15 & ~(uint256(1) << seat), "it does not count any more");
         same(rounds.state(jobId).owing, 0, "and misses nothing");
     }

@@ -7,13 +7,14 @@ import {Bls} from "../../src/libraries/Bls.sol";
 import {BlsSigner} from "../support/BlsSigner.sol";
 import {Check} from "../support/Check.sol";
 
-/// @title Keys with proofs, sums of them, and certificates of committees: what is right is taken, and with one thing broken refused.
+/// @title Keys with proofs, sums of them, and certificates of committees: what is right is taken,
+/// and with one thing broken refused.
 /// @dev The precompiles of EIP-2537 came with Prague.
 /// forge-config: default.evm_version = "prague"
 contract BlsTest is Check {
     uint256 internal constant MEMBERS = 5;
     bytes32 internal constant DIGEST = keccak256("digest");
-    bytes32 internal constant SLOT = keccak256("slot");
+    bytes32 internal constant ROUND_ID = keccak256("round id");
     /// The field's prime.
     bytes internal constant PRIME =
         hex"1a0111ea397fe69a4b1ba7b6434bacd764774b84f38512bf6730d2a0f6b0f6241eabfffeb153ffffb9feffffffffaaab";
@@ -66,7 +67,7 @@ contract BlsTest is Check {
     }
 
     function certify(bytes memory given) internal view returns (uint256) {
-        return keys.certify(SLOT, committee, DIGEST, given);
+        return keys.certify(ROUND_ID, committee, DIGEST, given);
     }
 
     // --- certificates ---
@@ -130,7 +131,7 @@ contract BlsTest is Check {
         address[] memory both = new address[](2);
         (both[0], both[1]) = (a, b);
         vm.expectPartialRevert(BlsPolicy.WrongSignature.selector);
-        keys.certify(SLOT, both, DIGEST, bytes.concat(bytes4(uint32(3)), new bytes(192)));
+        keys.certify(ROUND_ID, both, DIGEST, bytes.concat(bytes4(uint32(3)), new bytes(192)));
     }
 
     function test_P21_aPointOutsideTheSubgroupIsRefused() public {
@@ -144,7 +145,8 @@ contract BlsTest is Check {
     }
 
     function test_aCoordinateThatIsNotReducedIsRefused() public {
-        // x.c0 + p is the same number modulo p; a certificate has one spelling. The first key for which it fits:
+        // x.c0 + p is the same number modulo p; a certificate has one spelling. The first key for
+        // which it fits:
         bytes memory given;
         uint256 i;
         do {
@@ -176,7 +178,7 @@ contract BlsTest is Check {
         alone[0] = address(0x999);
         bytes memory given = certificate(1);
         vm.expectRevert(abi.encodeWithSelector(BlsKeys.NoKey.selector, address(0x999)));
-        keys.certify(SLOT, alone, DIGEST, given);
+        keys.certify(ROUND_ID, alone, DIGEST, given);
     }
 
     // --- keys ---
@@ -261,7 +263,8 @@ contract BlsTest is Check {
         same(keccak256(keys.keyOf(address(0x300))), before, "the same key");
     }
 
-    /// @dev Nobody knows the secret of a key that begins so; if somebody did, it would be kept as nothing.
+    /// @dev Nobody knows the secret of a key that begins so; if somebody did, it would be kept as
+    /// nothing.
     function test_aKeyThatBeginsWithZerosIsRefused() public {
         bytes memory key = BlsSigner.keyOf(9);
         for (uint256 i = 0; i < 32; i++) {
@@ -373,12 +376,13 @@ contract BlsTest is Check {
         address[] memory three = new address[](4);
         (three[0], three[1], three[2], three[3]) = (a, b, a, committee[0]);
         keys.keep(three);
-        // Of a, b and a the keys of the first two cancel out, and of all four with the last two silent the same is left.
+        // Of a, b and a the keys of the first two cancel out, and of all four with the last two
+        // silent the same is left.
         vm.expectPartialRevert(BlsPolicy.WrongSignature.selector);
-        keys.certify(SLOT, three, DIGEST, bytes.concat(bytes4(uint32(3)), new bytes(192)));
+        keys.certify(ROUND_ID, three, DIGEST, bytes.concat(bytes4(uint32(3)), new bytes(192)));
         (three[2], three[3]) = (b, a);
         vm.expectPartialRevert(BlsPolicy.WrongSignature.selector);
-        keys.certify(SLOT, three, DIGEST, bytes.concat(bytes4(uint32(15)), new bytes(192)));
+        keys.certify(ROUND_ID, three, DIGEST, bytes.concat(bytes4(uint32(15)), new bytes(192)));
     }
 
     function test_aListHasAtMost32Accounts() public {
@@ -399,7 +403,7 @@ contract BlsTest is Check {
         }
         same(keccak256(keys.sumOf(list)), keccak256(BlsSigner.keyOf(secrets)), "with how often each is there");
         bytes memory all = bytes.concat(bytes4(type(uint32).max), BlsSigner.sign(secrets, DIGEST));
-        same(keys.certify(SLOT, list, DIGEST, all), type(uint32).max, "all 32");
+        same(keys.certify(ROUND_ID, list, DIGEST, all), type(uint32).max, "all 32");
     }
 
     function test_aWordThatIsNoAddressIsRefused() public {
@@ -408,7 +412,7 @@ contract BlsTest is Check {
         (bool isKept,) = address(keys).call(call);
         require(!isKept, "no account");
         keep();
-        call = abi.encodeCall(keys.certify, (SLOT, committee, DIGEST, certificate(31)));
+        call = abi.encodeCall(keys.certify, (ROUND_ID, committee, DIGEST, certificate(31)));
         (bool isTaken,) = address(keys).staticcall(call);
         require(isTaken, "right");
         call[4 + 128 + 32] = 0x01;
@@ -450,21 +454,22 @@ contract NegatedTest is Check {
     }
 }
 
-/// @title What the Python law derived, proved and signed (tests/vectors/rounds.json, which py-ecc makes again) is taken.
+/// @title What the Python law derived, proved and signed (tests/vectors/rounds.json, which py-ecc
+/// makes again) is taken.
 /// forge-config: default.evm_version = "prague"
 contract BlsVectorsTest is Check {
     function test_keysProofsAndTheCertificate() public {
         string memory json = vm.readFile("../tests/vectors/rounds.json");
-        vm.chainId(vm.parseJsonUint(json, ".slot.chainId"));
+        vm.chainId(vm.parseJsonUint(json, ".roundId.chainId"));
         BlsPolicy keys = BlsPolicy(vm.parseJsonAddress(json, ".bls.registry"));
         vm.etch(address(keys), address(new BlsPolicy()).code);
         address[] memory committee = new address[](4);
         for (uint256 i = 0; i < 4; i++) {
-            string memory place = string.concat(".bls.members[", vm.toString(i), "]");
-            committee[i] = vm.parseJsonAddress(json, string.concat(place, ".account"));
-            bytes memory key = vm.parseJsonBytes(json, string.concat(place, ".key"));
-            bytes memory proof = vm.parseJsonBytes(json, string.concat(place, ".proof"));
-            bytes32 message = vm.parseJsonBytes32(json, string.concat(place, ".proofMessage"));
+            string memory path = string.concat(".bls.members[", vm.toString(i), "]");
+            committee[i] = vm.parseJsonAddress(json, string.concat(path, ".account"));
+            bytes memory key = vm.parseJsonBytes(json, string.concat(path, ".key"));
+            bytes memory proof = vm.parseJsonBytes(json, string.concat(path, ".proof"));
+            bytes32 message = vm.parseJsonBytes32(json, string.concat(path, ".proofMessage"));
             same(keys.proofOf(committee[i], key), message, "what the key signs");
             vm.prank(committee[i]);
             keys.register(key, proof);

@@ -6,8 +6,9 @@ import {Bits} from "../../src/libraries/Bits.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title P23: who the committee is. Its accounts are taken from whoever settles only where they are those that the contract
-/// keeps the hash of, and what is kept ends with what it was kept of, whichever way the pool changes.
+/// @title P23: who the committee is. Its accounts are taken from whoever settles only where they
+/// are those that the contract keeps the hash of, and what is kept ends with what it was kept of,
+/// whichever way the pool changes.
 contract CommitteesTest is Network {
     using Bits for uint256;
 
@@ -41,18 +42,19 @@ contract CommitteesTest is Network {
         return Certified(v, said_, certificate_);
     }
 
-    /// @dev One round, which the committee signs; nobody else could have settled it by showing these.
+    /// @dev One round, which the committee signs; nobody else could have settled it by showing
+    /// these.
     function settles(address[] memory shown, address[] memory others) private {
-        uint32 round = toWords(jobId);
+        uint32 round = toVotes(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, rounds.state(jobId).seated);
-        noteFacts(jobId, v);
-        (bytes memory places, uint256[] memory has) = (said[jobId][round].places, said[jobId][round].has);
+        noteRecord(jobId, v);
+        (bytes memory slots, uint256[] memory has) = (said[jobId][round].slots, said[jobId][round].has);
         Certified memory c = by(others, others, v);
         bool isLonger = others.length > rounds.state(jobId).committee.popcount();
         vm.expectPartialRevert(isLonger ? EcdsaPolicy.NotInCommittee.selector : EcdsaPolicy.WrongSignature.selector);
-        rounds.settle(jobId, places, has, c);
-        rounds.settle(jobId, places, has, by(own(), shown, v));
+        rounds.settle(jobId, slots, has, c);
+        rounds.settle(jobId, slots, has, by(own(), shown, v));
         same(rounds.state(jobId).round, round + 1, "settled");
     }
 
@@ -88,8 +90,8 @@ contract CommitteesTest is Network {
         settles(own(), strangers());
     }
 
-    /// @dev The places that are ready are the same three before and after.
-    function test_P23_anotherOneInTheSamePlaceIsAnotherCommittee() public allHome {
+    /// @dev The slots that are ready are the same three before and after.
+    function test_P23_anotherOneInTheSameSlotIsAnotherCommittee() public allHome {
         settlesTwice();
         address[] memory before = own();
         leaves(1);
@@ -98,7 +100,7 @@ contract CommitteesTest is Network {
         for (uint256 i = 0; i < 4; i++) {
             settles(i % 2 == 0 ? own() : before, before);
         }
-        same(own()[1] == verifier(5) ? 1 : 0, 1, "it has the place");
+        same(own()[1] == verifier(5) ? 1 : 0, 1, "it has the slot");
     }
 
     function test_P23_anotherOneWhileTheJobWaitsIsAnotherCommittee() public allHome {
@@ -108,14 +110,14 @@ contract CommitteesTest is Network {
         rounds.advance(jobId);
         inPhase(jobId, Phase.WAITING);
         for (uint16 seat = 0; seat < 4; seat++) {
-            members.cutSeat(jobId, seat);
-            sit(jobId, 10 + seat, seat);
+            members.penaliseSeat(jobId, seat);
+            join(jobId, 10 + seat, seat);
         }
         leaves(1);
         enrol(jobId, 5, 1);
         nextBlock();
         rounds.advance(jobId);
-        same(own()[1] == verifier(5) ? 1 : 0, 1, "it has the place at once");
+        same(own()[1] == verifier(5) ? 1 : 0, 1, "it has the slot at once");
         for (uint256 i = 0; i < 4; i++) {
             settles(i % 2 == 0 ? own() : before, before);
         }
@@ -128,22 +130,22 @@ contract CommitteesTest is Network {
         vm.prank(verifier(5));
         members.enrol(jobId, 0, uint128(2 * BOND));
         settles(before, strangers());
-        same(rounds.state(jobId).committee, 6, "without the place");
+        same(rounds.state(jobId).committee, 6, "without the slot");
         for (uint256 i = 0; i < 4; i++) {
             settles(i % 2 == 0 ? own() : before, before);
         }
-        same(own()[0] == verifier(5) ? 1 : 0, 1, "it has the place");
+        same(own()[0] == verifier(5) ? 1 : 0, 1, "it has the slot");
     }
 
-    function test_P23_whoIsCutIsNotInTheNextCommittee() public allHome {
+    function test_P23_whoIsPenalisedIsNotInTheNextCommittee() public allHome {
         settlesTwice();
         address[] memory before = own();
-        toWords(jobId);
-        vm.prank(address(words));
+        toVotes(jobId);
+        vm.prank(address(lateVotes));
         members.slashEquivocated(jobId, 1, 0, OUTSIDER); // while MERGE runs
         nextBlock();
         settle(jobId);
-        same(rounds.state(jobId).committee, 6, "without the place");
+        same(rounds.state(jobId).committee, 6, "without the slot");
         for (uint256 i = 0; i < 3; i++) {
             settles(own(), before);
         }
@@ -157,17 +159,17 @@ contract CommitteesTest is Network {
         nextBlock();
         revealAll(jobId, 15);
         nextBlock();
-        nextCommittee(jobId); // nobody says a word
+        nextCommittee(jobId); // nobody votes
         same(rounds.state(jobId).committeeDraw, 1, "a committee draw more");
         sayAll(jobId, 15);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 15);
-        noteFacts(jobId, v);
-        (bytes memory places, uint256[] memory has) = (said[jobId][3].places, said[jobId][3].has);
+        noteRecord(jobId, v);
+        (bytes memory slots, uint256[] memory has) = (said[jobId][3].slots, said[jobId][3].has);
         Certified memory c = by(strangers(), strangers(), v);
         vm.expectPartialRevert(EcdsaPolicy.WrongSignature.selector);
-        rounds.settle(jobId, places, has, c);
-        rounds.settle(jobId, places, has, by(before, before, v));
+        rounds.settle(jobId, slots, has, c);
+        rounds.settle(jobId, slots, has, by(before, before, v));
         settles(own(), strangers());
     }
 }
@@ -176,11 +178,12 @@ contract CommitteesTest is Network {
 contract DrawnCommitteesTest is Network {
     using Bits for uint256;
 
-    /// @dev Plays with all signing and shown; forged is whatever was shown a round before, and two rounds before.
+    /// @dev Plays with all signing and shown; forged is whatever was shown a round before, and two
+    /// rounds before.
     function plays(uint256 jobId, uint256 count) private {
         address[][] memory shown = new address[][](count);
         for (uint256 i = 0; i < count; i++) {
-            uint32 round = toWords(jobId);
+            uint32 round = toVotes(jobId);
             nextBlock();
             shown[i] = accountsOf(jobId, rounds.state(jobId).committee);
             for (uint256 k = i < 2 ? 0 : i - 2; k < i; k++) {
@@ -198,20 +201,20 @@ contract DrawnCommitteesTest is Network {
         }
         if (!isOther) return;
         Verdict memory v = verdictFor(jobId, rounds.state(jobId).seated);
-        noteFacts(jobId, v);
+        noteRecord(jobId, v);
         bytes memory signed = abi.encodePacked(uint32(theirs.length.firstBits()));
         bytes32 digest = digestFor(jobId, v);
         for (uint256 i = 0; i < theirs.length; i++) {
             signed = bytes.concat(signed, signatureOf(keyOfMember(theirs[i]), digest));
         }
-        (bytes memory places, uint256[] memory has) = (said[jobId][round].places, said[jobId][round].has);
+        (bytes memory slots, uint256[] memory has) = (said[jobId][round].slots, said[jobId][round].has);
         vm.expectRevert();
-        rounds.settle(jobId, places, has, Certified(v, theirs, signed));
+        rounds.settle(jobId, slots, has, Certified(v, theirs, signed));
     }
 
     function test_P23_aPoolThatGrowsPast32AndShrinksAgain() public {
         Terms memory t = defaultTerms();
-        (t.rounds, t.places, t.minVerifiers) = (30, 40, 2);
+        (t.rounds, t.slots, t.minVerifiers) = (30, 40, 2);
         uint256 jobId = start(t, 4, 31);
         plays(jobId, 3);
         enrol(jobId, 31, 31);
@@ -234,23 +237,24 @@ contract DrawnCommitteesTest is Network {
 
     /// @dev Four rounds lie in one word.
     function countsSignatures(uint256 jobId, uint32 from, uint32 to) private view {
-        for (uint16 place = 0; place < 34; place++) {
+        for (uint16 slot = 0; slot < 34; slot++) {
             uint256 signed;
             for (uint32 round = from; round < to; round++) {
-                if (said[jobId][round].facts.committee.has(place)) signed++;
+                if (said[jobId][round].record.committee.has(slot)) signed++;
             }
-            same(rounds.signaturesOf(jobId, place, from, to), signed, "signatures");
+            same(rounds.signaturesOf(jobId, slot, from, to), signed, "signatures");
         }
     }
 
-    /// The first pool, of which a committee is drawn: all leave it in round 0, which it settles yet.
+    /// The first pool, of which a committee is drawn: all leave it in round 0, which it settles
+    /// yet.
     function test_whereAllOfAPoolAbove32LeaveTheNextCommitteeIsOfThoseWhoCame() public {
         Terms memory t = defaultTerms();
-        (t.rounds, t.places, t.minVerifiers) = (3, 40, 2);
+        (t.rounds, t.slots, t.minVerifiers) = (3, 40, 2);
         uint256 jobId = start(t, 4, 33);
         same(rounds.state(jobId).committee.popcount(), 32, "drawn from 33");
-        for (uint16 place = 33; place < 36; place++) {
-            enrol(jobId, place, place);
+        for (uint16 slot = 33; slot < 36; slot++) {
+            enrol(jobId, slot, slot);
         }
         for (uint256 i = 0; i < 33; i++) {
             vm.prank(verifier(i));

@@ -5,7 +5,7 @@ import {Due} from "../../src/interfaces/IJobs.sol";
 import {Jobs} from "../../src/Jobs.sol";
 import {Members} from "../../src/Members.sol";
 import {Rounds} from "../../src/Rounds.sol";
-import {Words} from "../../src/Words.sol";
+import {LateVotes} from "../../src/LateVotes.sol";
 import {IMembers} from "../../src/interfaces/IMembers.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
@@ -23,20 +23,20 @@ contract EdgesTest is Network {
 
     function test_nobodySignsTwiceOrWithoutHavingBeenInTheCommittee() public allHome {
         Terms memory t = defaultTerms();
-        t.places = 4;
+        t.slots = 4;
         uint256 jobId = start(t, 4, 3);
         uint32 late = enrol(jobId, 3, 3); // counts from round 1 on
-        toWords(jobId);
+        toVotes(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 15);
         bytes32 digest = digestFor(jobId, v);
-        noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, bare(v, certificate(jobId, digest, 7, 3)));
+        noteRecord(jobId, v);
+        rounds.settle(jobId, said[jobId][0].slots, said[jobId][0].has, bare(v, certificate(jobId, digest, 7, 3)));
         isNotDue(jobId, 1, 0, digest);
         isNotDue(jobId, 2, 1, digest);
         isNotDue(jobId, late, 3, digest);
         isNotDue(jobId, late + 1, 4, digest);
-        rounds.sign(jobId, said[jobId][0].facts, 3, alone(2, digest));
+        rounds.sign(jobId, said[jobId][0].record, 3, alone(2, digest));
         isNotDue(jobId, 3, 2, digest);
         play(jobId);
         hasStatus(jobId, JobStatus.DONE);
@@ -46,17 +46,17 @@ contract EdgesTest is Network {
         uint256 jobId = start();
         vm.prank(verifier(2));
         members.leavePool(jobId);
-        toWords(jobId);
+        toVotes(jobId);
         nextBlock();
         settleBy(jobId, verdictFor(jobId, 15), 3);
         uint32 heir = enrol(jobId, 7, 2);
         isNotDue(jobId, heir, 7, said[jobId][0].digest);
-        rounds.sign(jobId, said[jobId][0].facts, 3, alone(2, said[jobId][0].digest));
+        rounds.sign(jobId, said[jobId][0].record, 3, alone(2, said[jobId][0].digest));
         play(jobId);
     }
 
-    /// @dev From which on it may do rounds that take the cut's doubling back.
-    function test_aSeatIsCutInTheRoundThatIsOpenThen() public allHome {
+    /// @dev From which on it may do rounds that take the penalty's doubling back.
+    function test_aSeatIsPenalisedInTheRoundThatIsOpenThen() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
         uint256 jobId = start(t, 4, 3);
@@ -69,18 +69,19 @@ contract EdgesTest is Network {
         nextBlock();
         settle(jobId, verdictFor(jobId, 7));
         vm.expectEmit();
-        emit IMembers.Missed(jobId, provider(3), Role.PROVIDER, 4, 2, Miss.SEAT, 1 ether);
-        members.cutSeat(jobId, 3);
+        emit IMembers.Missed(jobId, provider(3), Role.PROVIDER, 4, 2, MissedDuty.SEAT, 1 ether);
+        members.penaliseSeat(jobId, 3);
         play(jobId);
         play(jobId);
     }
 
-    /// @dev Where all have signed no digest is kept, but the one before: nobody is left to sign it in the later round.
+    /// @dev Where all have signed no digest is kept, but the one before: nobody is left to sign it
+    /// in the later round.
     function test_behindARoundThatAllSignedNobodySignsAnything() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
         uint256 jobId = start(t, 4, 3);
-        toWords(jobId);
+        toVotes(jobId);
         nextBlock();
         settleBy(jobId, verdictFor(jobId, 15), 3);
         bytes32 first = said[jobId][0].digest;
@@ -91,10 +92,10 @@ contract EdgesTest is Network {
             isNotDue(jobId, 1, id, id - 1, first);
             isNotDue(jobId, 1, id, id - 1, said[jobId][1].digest);
         }
-        toWords(jobId);
+        toVotes(jobId);
         nextBlock();
         settleBy(jobId, verdictFor(jobId, 15), 6);
-        rounds.sign(jobId, said[jobId][2].facts, 1, alone(0, said[jobId][2].digest));
+        rounds.sign(jobId, said[jobId][2].record, 1, alone(0, said[jobId][2].digest));
         (,, uint256 signed) = rounds.rowsOf(jobId, 2);
         same(signed, 7, "of the next that is not whole it is");
         play(jobId);
@@ -106,9 +107,9 @@ contract EdgesTest is Network {
 
     function isNotDue(uint256 jobId, uint32 round, uint32 id, uint256 who, bytes32 digest) private {
         bytes memory signed = alone(who, digest);
-        Facts memory facts = said[jobId][round].facts;
+        RoundRecord memory record = said[jobId][round].record;
         vm.expectPartialRevert(RoundsSettlement.NotDue.selector);
-        rounds.sign(jobId, facts, id, signed);
+        rounds.sign(jobId, record, id, signed);
     }
 
     /// @return certificate of that verifier alone
@@ -118,35 +119,36 @@ contract EdgesTest is Network {
 
     function test_signaturesAreOfRoundsThatTheMemberWasThereFor() public allHome {
         Terms memory t = defaultTerms();
-        t.places = 4;
+        t.slots = 4;
         uint256 jobId = start(t, 4, 3);
         uint32 late = enrol(jobId, 3, 3);
         vm.prank(verifier(2));
         members.leavePool(jobId);
-        toWords(jobId);
+        toVotes(jobId);
         settle(jobId);
-        contradicts(jobId, 0, late, 3, Words.NotThen.selector);
-        contradicts(jobId, 1, 3, 2, Words.NotThen.selector);
+        contradicts(jobId, 0, late, 3, LateVotes.NotThen.selector);
+        contradicts(jobId, 1, 3, 2, LateVotes.NotThen.selector);
         contradicts(jobId, 0, 3, 2, 0);
         contradicts(jobId, 1, late, 3, 0);
         same(lockedOf(verifier(2), Role.VERIFIER) + lockedOf(verifier(3), Role.VERIFIER), 0, "both bonds are gone");
     }
 
-    /// @dev Two models over the same words of a round, each signed by one member; `why` 0 where that is its fault.
+    /// @dev Two models over the same votes of a round, each signed by one member; `why` 0 where
+    /// that is its fault.
     function contradicts(uint256 jobId, uint32 round, uint32 id, uint256 who, bytes4 why) private {
-        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
+        Hashing.RoundId memory roundId = Hashing.RoundId(address(rounds), jobId, round);
         Certified[2] memory shown;
         for (uint256 i = 0; i < 2; i++) {
             shown[i].verdict.state = bytes32(i + 1);
-            shown[i].certificate = alone(who, trainer.digest(slot, "seed", "words", shown[i].verdict));
+            shown[i].certificate = alone(who, trainer.digest(roundId, "seed", "votes", shown[i].verdict));
             shown[i].accounts = new address[](1);
             shown[i].accounts[0] = verifier(who);
         }
         if (why != 0) vm.expectPartialRevert(why);
-        words.equivocated(jobId, round, id, "seed", "words", shown);
+        lateVotes.equivocated(jobId, round, id, "seed", "votes", shown);
     }
 
-    function test_aMissIsCutUntilItsRoundsWindowIsOver() public allHome {
+    function test_aMissedDutyIsPenalisedUntilItsRoundsWindowIsOver() public allHome {
         uint256 jobId = start();
         commitAll(jobId, 15);
         revealAll(jobId, 15);
@@ -160,15 +162,15 @@ contract EdgesTest is Network {
         uint256 end = rounds.timesOf(jobId, 0).windowEnd;
         vm.warp(end);
         vm.expectRevert(abi.encodeWithSelector(Members.WindowOver.selector, end, end));
-        members.cutMember(jobId, 0, 3);
+        members.penaliseMember(jobId, 0, 3);
         vm.warp(end - 1);
-        members.cutMember(jobId, 0, 3);
-        same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
+        members.penaliseMember(jobId, 0, 3);
+        same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "penalty");
     }
 
     function test_whoLeavesAgainBeforeItsFirstRoundIsInNoCommittee() public allHome {
         Terms memory t = defaultTerms();
-        (t.rounds, t.places) = (4, 4);
+        (t.rounds, t.slots) = (4, 4);
         uint256 id = start(t, 4, 3);
         enrol(id, 3, 3);
         vm.prank(verifier(3));
@@ -179,7 +181,7 @@ contract EdgesTest is Network {
         }
     }
 
-    function test_aMissThatNobodyCutKeepsTheBondWhenTheJobIsOver() public {
+    function test_aPenaltyThatNobodyTookKeepsTheBondWhenTheJobIsOver() public {
         Terms memory t = defaultTerms();
         t.rounds = 1;
         uint256 id = start(t, 4, 3);
@@ -193,14 +195,14 @@ contract EdgesTest is Network {
         settle(id, verdictFor(id, 7));
         hasStatus(id, JobStatus.DONE);
         vm.warp(rounds.timesOf(id, 0).windowEnd - 1);
-        vm.expectRevert(abi.encodeWithSelector(Members.MissUncut.selector, id, 3));
+        vm.expectRevert(abi.encodeWithSelector(Members.PenaltyDue.selector, id, 3));
         members.release(id, Role.PROVIDER, 4);
-        members.cutSeat(id, 3);
+        members.penaliseSeat(id, 3);
         vm.warp(rounds.timesOf(id, 0).windowEnd);
         members.release(id, Role.PROVIDER, 4);
     }
 
-    function test_aMissInARoundThatNeverSettlesIsCutUntilTheAbsoluteEnd() public {
+    function test_aMissedDutyInARoundThatNeverSettlesIsPenalisedUntilTheAbsoluteEnd() public {
         uint256 jobId = start();
         uint256 end = rounds.absoluteEnd(jobId);
         commitAll(jobId, 15);
@@ -209,22 +211,22 @@ contract EdgesTest is Network {
         nextBlock();
         nextCommittee(jobId);
         same(rounds.absentOf(jobId, 0), 6, "two said nothing");
-        members.cutMember(jobId, 0, 2);
+        members.penaliseMember(jobId, 0, 2);
         vm.warp(end - 1);
         rounds.advance(jobId);
         hasStatus(jobId, JobStatus.EXPIRED);
         uint256 before = vm.snapshotState();
-        members.cutMember(jobId, 0, 3);
-        same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
+        members.penaliseMember(jobId, 0, 3);
+        same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "penalty");
         vm.revertToState(before);
         vm.warp(end);
         vm.expectRevert(abi.encodeWithSelector(Members.WindowOver.selector, end, end));
-        members.cutMember(jobId, 0, 3);
+        members.penaliseMember(jobId, 0, 3);
     }
 
-    function fall(uint256 jobId, uint32 id) private {
+    function slash(uint256 jobId, uint32 id) private {
         vm.prank(address(claims));
-        members.fall(jobId, Role.PROVIDER, id, 0, OUTSIDER);
+        members.slash(jobId, Role.PROVIDER, id, 0, OUTSIDER);
     }
 
     function test_aGatewayIsOfBytesThatCanBePrinted() public {
@@ -246,13 +248,13 @@ contract EdgesTest is Network {
     }
 
     /// @dev Whichever of its rounds it is, with those before it FINAL and those behind it not.
-    function test_aLaterHoldersFallTakesItsFirstRoundThatIsNotFinal() public allHome {
+    function test_aLaterHoldersSlashTakesItsFirstRoundThatIsNotFinal() public allHome {
         Terms memory t = defaultTerms();
         (t.rounds, t.seats) = (16, 5);
         uint256 jobId = start(t, 4, 3);
         play(jobId);
         play(jobId);
-        uint32 id = sit(jobId, 9, 4);
+        uint32 id = join(jobId, 9, 4);
         while (rounds.state(jobId).round < 14) {
             vm.warp(block.timestamp + 500);
             play(jobId);
@@ -264,7 +266,7 @@ contract EdgesTest is Network {
             if (end <= block.timestamp) continue;
             vm.warp(end - 1);
             vm.prank(address(claims));
-            members.fall(jobId, Role.PROVIDER, id, type(uint32).max, OUTSIDER);
+            members.slash(jobId, Role.PROVIDER, id, type(uint32).max, OUTSIDER);
             same(members.lostFrom(jobId, Role.PROVIDER, id), open, "the first that is not FINAL");
         }
         vm.revertToState(began);
@@ -272,17 +274,17 @@ contract EdgesTest is Network {
         play(jobId);
     }
 
-    function test_aSeatThatIsLeavingAndFallsBeforeItsCommitIsNotWaitedFor() public allHome {
+    function test_aSeatThatIsLeavingAndSlashedBeforeItsCommitIsNotWaitedFor() public allHome {
         uint256 jobId = start();
         vm.prank(provider(3));
         members.leaveSeat(jobId);
         commitAll(jobId, 7);
         inPhase(jobId, Phase.TRAIN);
-        fall(jobId, 4);
+        slash(jobId, 4);
         inPhase(jobId, Phase.REVEAL);
         same(rounds.state(jobId).seated, 7, "those that committed");
         same(rounds.state(jobId).owing, 0, "it owed nothing");
-        fall(jobId, 4);
+        slash(jobId, 4);
         revealAll(jobId, 7);
         nextBlock();
         sayAll(jobId, 7);
@@ -291,35 +293,36 @@ contract EdgesTest is Network {
         same(rounds.state(jobId).round, 1, "the round goes on");
     }
 
-    /// @dev Whoever had the seat before falls while its heir is waited for.
-    function test_aFallOfWhoLeftTheSeatStopsNotItsHeir() public allHome {
+    /// @dev Whoever had the seat before is slashed while its heir is waited for.
+    function test_aSlashOfWhoLeftTheSeatStopsNotItsHeir() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 3;
         uint256 jobId = start(t, 4, 3);
         vm.prank(provider(3));
         members.leaveSeat(jobId);
         play(jobId);
-        sit(jobId, 9, 3);
+        join(jobId, 9, 3);
         play(jobId);
         commitAll(jobId, 7);
-        fall(jobId, 4);
+        slash(jobId, 4);
         inPhase(jobId, Phase.TRAIN);
         same(rounds.state(jobId).held, 15, "the heir's seat");
         commitAll(jobId, 8);
         inPhase(jobId, Phase.REVEAL);
     }
 
-    /// @dev The round is void with it, and opens again: it is its heir's, and nobody else's to claim.
-    function test_whoLeftAndFallsBeforeItsCommitHasNoPartInTheRoundThatOpensAgain() public allHome {
+    /// @dev The round is void with it, and opens again: it is its heir's, and nobody else's to
+    /// claim.
+    function test_whoLeftAndIsSlashedBeforeItsCommitHasNoPartInTheRoundThatOpensAgain() public allHome {
         Terms memory t = defaultTerms();
         (t.seats, t.minProviders, t.f, t.signFee, t.dutyFee) = (1, 1, 0, 0, 0);
         uint256 jobId = start(t, 1, 3);
         vm.prank(provider(0));
         members.leaveSeat(jobId);
-        fall(jobId, 1);
+        slash(jobId, 1);
         inPhase(jobId, Phase.WAITING);
         same(members.holderOf(jobId, Role.PROVIDER, 1).to, 0, "it never counted");
-        uint32 heir = sit(jobId, 9, 0);
+        uint32 heir = join(jobId, 9, 0);
         nextBlock();
         rounds.advance(jobId);
         play(jobId);
@@ -338,52 +341,53 @@ contract EdgesTest is Network {
         revealAll(jobId, 15);
         castVote(jobId, 0, 15);
         castVote(jobId, 2, 15);
-        (bytes memory places, uint256[] memory has) = (said[jobId][0].places, said[jobId][0].has);
+        (bytes memory slots, uint256[] memory has) = (said[jobId][0].slots, said[jobId][0].has);
         nextBlock();
         vm.warp(expiry - 1);
         vm.expectRevert(abi.encodeWithSelector(RoundsSettlement.StillOpen.selector, expiry, expiry - 1));
-        rounds.settleLate(jobId, places, has);
+        rounds.settleLate(jobId, slots, has);
         vm.warp(expiry);
-        rounds.settleLate(jobId, places, has);
+        rounds.settleLate(jobId, slots, has);
         hasStatus(jobId, JobStatus.EXPIRED);
         same(rounds.state(jobId).round, 1, "it is a settled round");
         same(rounds.absentOf(jobId, 0), 2, "the one that said nothing");
         (uint256 pay,, uint256 signed) = rounds.rowsOf(jobId, 0);
-        same(pay, 15, "what was had is paid");
+        same(pay, 15, "what was available is paid");
         same(signed, 0, "nobody signed");
         for (uint32 id = 1; id <= 3; id += 2) {
             vm.expectPartialRevert(Members.NotAbsent.selector);
-            members.cutMember(jobId, 0, id);
+            members.penaliseMember(jobId, 0, id);
         }
-        members.cutMember(jobId, 0, 2);
-        same(lockedOf(verifier(1), Role.VERIFIER), BOND - 1 ether, "cut");
+        members.penaliseMember(jobId, 0, 2);
+        same(lockedOf(verifier(1), Role.VERIFIER), BOND - 1 ether, "penalty");
     }
 
-    /// A miss costs twice the last one, an eighth of the bond at most; every round done since takes a doubling back.
-    function test_missesInARowCostMoreAndRoundsDoneInBetweenLess() public allHome {
+    /// A missed duty costs twice the last one, an eighth of the bond at most; every round done
+    /// since takes a doubling back.
+    function test_missedDutiesInARowCostMoreAndRoundsDoneInBetweenLess() public allHome {
         uint256 jobId = start();
         uint32[9] memory missed = [uint32(0), 1, 5, 6, 8, 9, 10, 11, 12];
         uint256[9] memory cost = [uint256(1), 2, 1, 2, 2, 4, 8, 12.5 ether, 12.5 ether];
         uint256 left = BOND;
         for (uint256 i = 0; i < 9; i++) {
             vm.prank(address(audits));
-            members.miss(jobId, Role.VERIFIER, 1, missed[i], Miss.AUDIT);
+            members.penalise(jobId, Role.VERIFIER, 1, missed[i], MissedDuty.AUDIT);
             left -= cost[i] < 1 ether ? cost[i] * 1 ether : cost[i];
             same(members.bondOf(jobId, Role.VERIFIER, 1), left, "what is left");
         }
         same(stakes.unburnt(), BOND - left, "all of it is burnt");
     }
 
-    /// What is lost of a cut's division nobody saves: the cut is the next wei.
-    function testFuzz_P32_aCutIsRoundedUp(uint16 odd) public {
+    /// What is lost of a penalty's division nobody saves: the penalty is the next wei.
+    function testFuzz_P32_aPenaltyIsRoundedUp(uint16 odd) public {
         Terms memory t = defaultTerms();
         t.verifierBond = uint128(BOND - odd);
         uint256 jobId = start(t, 4, 3);
         vm.prank(address(audits));
-        members.miss(jobId, Role.VERIFIER, 1, 0, Miss.AUDIT);
-        uint256 cut = BOND - members.bondOf(jobId, Role.VERIFIER, 1);
-        check(cut * 100 >= t.verifierBond && cut * 100 < t.verifierBond + 100, "the next wei");
-        same(stakes.unburnt(), cut, "and it is burnt");
+        members.penalise(jobId, Role.VERIFIER, 1, 0, MissedDuty.AUDIT);
+        uint256 penalty = BOND - members.bondOf(jobId, Role.VERIFIER, 1);
+        check(penalty * 100 >= t.verifierBond && penalty * 100 < t.verifierBond + 100, "the next wei");
+        same(stakes.unburnt(), penalty, "and it is burnt");
     }
 
     function test_anAccusationThatIsDroppedCostsHalfOfWhatIsLeftAndIsNobodysGain() public allHome {
@@ -401,11 +405,11 @@ contract EdgesTest is Network {
         members.slashDropped(jobId, 1, 0, 0);
     }
 
-    // --- places ---
+    // --- slots ---
 
-    function test_nobodyTakesAPlaceThatIsNotOrOneOfAJobThatIsOver() public allHome {
+    function test_nobodyTakesASlotThatIsNotOrOneOfAJobThatIsOver() public allHome {
         Terms memory t = defaultTerms();
-        (t.places, t.seats) = (4, 5);
+        (t.slots, t.seats) = (4, 5);
         uint256 jobId = start(t, 4, 3);
         stakeUp(verifier(9), Role.VERIFIER, BOND);
         stakeUp(provider(9), Role.PROVIDER, BOND);
@@ -417,7 +421,7 @@ contract EdgesTest is Network {
         vm.stopPrank();
         vm.startPrank(provider(9));
         vm.expectRevert(abi.encodeWithSelector(RoundsMembership.NoSuchIndex.selector, 5, 5));
-        members.sit(jobId, 5);
+        members.join(jobId, 5);
         vm.stopPrank();
         play(jobId);
         play(jobId);
@@ -427,12 +431,12 @@ contract EdgesTest is Network {
         members.enrol(jobId, 3, uint128(BOND));
         vm.prank(provider(9));
         vm.expectRevert(abi.encodeWithSelector(RoundsMembership.JobClosed.selector, jobId));
-        members.sit(jobId, 4);
+        members.join(jobId, 4);
     }
 
     function test_whoCameToThePoolAndLeftItStaysOut() public allHome {
         Terms memory t = defaultTerms();
-        (t.rounds, t.places) = (8, 4);
+        (t.rounds, t.slots) = (8, 4);
         uint256 id = start(t, 4, 3);
         enrol(id, 3, 3);
         hasCommittee(id, 2, 15); // it came
@@ -440,7 +444,7 @@ contract EdgesTest is Network {
         members.leavePool(id);
         hasCommittee(id, 2, 7);
         enrol(id, 4, 3);
-        hasCommittee(id, 2, 15); // another in its place
+        hasCommittee(id, 2, 15); // another in its slot
         vm.prank(verifier(0));
         members.leavePool(id);
         hasCommittee(id, 1, 14); // which stays where somebody else leaves
@@ -448,15 +452,16 @@ contract EdgesTest is Network {
         hasStatus(id, JobStatus.DONE);
     }
 
-    function hasCommittee(uint256 id, uint256 later, uint256 places) private {
+    function hasCommittee(uint256 id, uint256 later, uint256 slots) private {
         for (uint256 i = 0; i < later; i++) {
             play(id);
         }
-        same(rounds.state(id).committee, places, "committee");
+        same(rounds.state(id).committee, slots, "committee");
     }
 
-    /// @dev Who took the place and left it before it counted was never its holder, and must not hide who is.
-    function test_aPlaceThatChangesHandsTwiceInARoundIsStillItsHoldersInTheRound() public allHome {
+    /// @dev Who took the slot and left it before it counted was never its holder, and must not hide
+    /// who is.
+    function test_aSlotThatChangesHandsTwiceInARoundIsStillItsHoldersInTheRound() public allHome {
         uint256 jobId = start();
         vm.prank(verifier(0));
         members.leavePool(jobId);
@@ -494,8 +499,8 @@ contract EdgesTest is Network {
         t.minVerifiers = 4;
         refused(t, "minVerifiers", 4, 1, 3);
         t = defaultTerms();
-        t.places = 0;
-        refused(t, "places", 0, 1, 256);
+        t.slots = 0;
+        refused(t, "slots", 0, 1, 256);
         t = defaultTerms();
         t.shareBps = 10_001;
         refused(t, "shareBps", 10_001, 1, 10_000);
@@ -599,35 +604,36 @@ contract EdgesTest is Network {
 
     // --- money ---
 
-    /// A committee has 32 members at most, however many places there are; where f is 0 every seat is drawn.
+    /// A committee has 32 members at most, however many slots there are; where f is 0 every seat is
+    /// drawn.
     function test_aBudgetIsWhatARoundCostsAtMost() public view {
         Terms memory t = defaultTerms(); // 2 rounds of 4 seats, half of them drawn and f more
         uint256 pay = 2 * 4 * 8 * segmentPay();
         uint256 spare = 2 * 4 * 10 ether;
-        uint16[5] memory places = [uint16(1), 31, 32, 33, 256];
+        uint16[5] memory slots = [uint16(1), 31, 32, 33, 256];
         uint256[5] memory committees = [uint256(1), 31, 32, 32, 32];
         for (uint256 i = 0; i < 5; i++) {
-            t.places = places[i];
+            t.slots = slots[i];
             same(jobs.budget(t), pay + 3 * committees[i] * 1 ether + 2 * 3 * 10 ether + spare, "with f");
         }
-        (t.places, t.f) = (3, 0);
+        (t.slots, t.f) = (3, 0);
         same(jobs.budget(t), pay + 3 * 3 * 1 ether + 2 * 4 * 10 ether + spare, "every seat");
         (t.f, t.shareBps) = (1, 5_001);
         same(jobs.budget(t), pay + 3 * 3 * 1 ether + 2 * 4 * 10 ether + spare, "a share is rounded up");
     }
 
-    function test_aFallIsClosedByTheClaimOfItsHoldersLastRound() public allHome {
+    function test_aSlashIsClosedByTheClaimOfItsHoldersLastRound() public allHome {
         uint256 jobId = start();
         play(jobId);
         play(jobId);
         vm.warp(rounds.timesOf(jobId, 0).windowEnd); // round 0 is final
         vm.prank(address(claims));
-        members.fall(jobId, Role.PROVIDER, 1, 1, OUTSIDER);
+        members.slash(jobId, Role.PROVIDER, 1, 1, OUTSIDER);
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
         jobs.claim(jobId, Role.PROVIDER, 1, 1);
-        same(members.openFalls(jobId), 1, "a round is left");
+        same(members.openSlashes(jobId), 1, "a round is left");
         jobs.claim(jobId, Role.PROVIDER, 1, 2);
-        same(members.openFalls(jobId), 0, "none is");
+        same(members.openSlashes(jobId), 0, "none is");
         same(token.balanceOf(provider(0)), 8 * segmentPay(), "the round before is paid");
         same(jobs.escrowOf(jobId).burnt, 8 * segmentPay(), "the other is burnt");
         vm.expectPartialRevert(Jobs.NoSuchRounds.selector);

@@ -13,7 +13,7 @@ import "../../src/types/Types.sol";
 import {BlacklistToken, FeeToken} from "../support/HostileTokens.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title Money of jobs, and members' bonds and places.
+/// @title Money of jobs, and members' bonds and slots.
 contract EscrowTest is Network {
     using Bits for uint256;
 
@@ -82,7 +82,7 @@ contract EscrowTest is Network {
         uint256 jobId = start(t, 4, 3);
         uint256 before = jobs.refundable(jobId);
         for (uint256 rank = 0; rank < 4; rank++) {
-            toWords(jobId);
+            toVotes(jobId);
             knowSeed(jobId);
             RoundState memory s = rounds.state(jobId);
             uint16 seat = 0;
@@ -100,7 +100,7 @@ contract EscrowTest is Network {
     /// Where one verifier is all there is, nobody has a second auditor.
     function test_P02_oneVerifierAloneIsOneAuditorInTheLastRound() public allHome {
         Terms memory t = defaultTerms();
-        (t.rounds, t.places, t.minVerifiers) = (1, 1, 1);
+        (t.rounds, t.slots, t.minVerifiers) = (1, 1, 1);
         uint256 jobId = start(t, 4, 1);
         uint32 round = play(jobId);
         hasStatus(jobId, JobStatus.DONE);
@@ -249,10 +249,11 @@ contract EscrowTest is Network {
         jobs.claimMany(all);
     }
 
-    /// @dev A round's pay waits for every auditSeconds of its AUDIT, of which an auditor with one seat has two.
+    /// @dev A round's pay waits for every auditSeconds of its AUDIT, of which an auditor with one
+    /// seat has two.
     function test_P35_aClaimWaitsForEveryWindowOfTheLastAudit() public allHome {
         Terms memory t = defaultTerms();
-        t.places = 8;
+        t.slots = 8;
         uint256 jobId = start(t, 4, 8);
         play(jobId);
         play(jobId);
@@ -311,7 +312,7 @@ contract EscrowTest is Network {
         vm.prank(provider(3));
         members.leaveSeat(jobId);
         play(jobId);
-        sit(jobId, 9, 3);
+        join(jobId, 9, 3);
         play(jobId);
         play(jobId);
         vm.warp(rounds.timesOf(jobId, 3).windowEnd);
@@ -351,7 +352,7 @@ contract EscrowTest is Network {
             if (i == 4) t.windowSeconds = 1_999;
             if (i == 5) t.gameSeconds = 9_000;
             if (i == 6) t.expiry = uint64(block.timestamp);
-            if (i == 7) t.places = 257;
+            if (i == 7) t.slots = 257;
             if (i == 8) t.providerBond = 1 ether - 1;
             if (i == 9) t.program = 0; // nobody could play an accusation
             vm.prank(SUBMITTER);
@@ -416,13 +417,13 @@ contract EscrowTest is Network {
         same(lockedOf(verifier(7), Role.VERIFIER), BOND, "locked");
     }
 
-    function test_whoWasNotReadyInTimeHasNoPlaceAndItsBondIsHome() public {
+    function test_whoWasNotReadyInTimeHasNoSlotAndItsBondIsHome() public {
         uint256 jobId = create(defaultTerms());
         uint32 late = enrolUnready(jobId, 0, 0);
         stakeUp(verifier(1), Role.VERIFIER, BOND);
         vm.warp(block.timestamp + 999);
         vm.prank(verifier(1));
-        vm.expectPartialRevert(bytes4(keccak256("PlaceTaken(uint16)")));
+        vm.expectPartialRevert(bytes4(keccak256("SlotTaken(uint16)")));
         members.enrol(jobId, 0, uint128(BOND));
         vm.warp(block.timestamp + 1);
         vm.prank(verifier(1));
@@ -431,7 +432,7 @@ contract EscrowTest is Network {
         same(lockedOf(verifier(0), Role.VERIFIER), 0, "home");
         vm.prank(verifier(0));
         vm.expectPartialRevert(Members.NotMember.selector);
-        members.leavePool(jobId); // which would be of the other's place
+        members.leavePool(jobId); // which would be of the other's slot
         same(members.holderOf(jobId, Role.VERIFIER, next).index, 0, "whose it is");
     }
 
@@ -460,9 +461,9 @@ contract EscrowTest is Network {
         members.release(jobId, Role.VERIFIER, 1);
     }
 
-    function test_thePoolStandsStillWhileWordsAreSaid() public allHome {
+    function test_thePoolStandsStillWhileVotesAreCast() public allHome {
         uint256 jobId = start();
-        toWords(jobId);
+        toVotes(jobId);
         vm.prank(verifier(0));
         vm.expectPartialRevert(Members.NotNow.selector);
         members.leavePool(jobId);
@@ -473,7 +474,7 @@ contract EscrowTest is Network {
         Terms memory t = defaultTerms();
         uint256 jobId = create(t);
         for (uint256 i = 0; i < 4; i++) {
-            sit(jobId, i, uint16(i));
+            join(jobId, i, uint16(i));
         }
         enrol(jobId, 0, 0);
         enrol(jobId, 1, 1);
@@ -486,14 +487,14 @@ contract EscrowTest is Network {
 
     function test_waitingJobsLetGoAtOnce() public allHome {
         uint256 jobId = create(defaultTerms());
-        uint32 seatId = sit(jobId, 0, 2);
-        uint32 placeId = enrol(jobId, 0, 1);
+        uint32 seatId = join(jobId, 0, 2);
+        uint32 slotId = enrol(jobId, 0, 1);
         vm.prank(provider(0));
         members.leaveSeat(jobId);
         vm.prank(verifier(0));
         members.leavePool(jobId);
         members.release(jobId, Role.PROVIDER, seatId);
-        members.release(jobId, Role.VERIFIER, placeId);
+        members.release(jobId, Role.VERIFIER, slotId);
         same(lockedOf(provider(0), Role.PROVIDER) + lockedOf(verifier(0), Role.VERIFIER), 0, "home");
     }
 
@@ -502,6 +503,6 @@ contract EscrowTest is Network {
         stakeUp(provider(0), Role.PROVIDER, BOND);
         vm.prank(provider(0));
         vm.expectPartialRevert(Members.AlreadyMember.selector);
-        members.sit(jobId, 3);
+        members.join(jobId, 3);
     }
 }

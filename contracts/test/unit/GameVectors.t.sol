@@ -7,7 +7,8 @@ import {GameQueue, Outcome} from "../../src/judge/GameQueue.sol";
 import {AtollToken} from "../../src/AtollToken.sol";
 import {Table} from "../support/Table.sol";
 
-/// @title Games that Python played, move by move: the contract knows the same after each, and refuses the same.
+/// @title Games that Python played, move by move: the contract knows the same after each, and
+/// refuses the same.
 contract GameVectorsTest is Table {
     uint256 internal constant GAMES = 24;
 
@@ -37,7 +38,7 @@ contract GameVectorsTest is Table {
         conclude(id);
         uint256 outcome = vm.parseJsonUint(json, ".outcome");
         same(uint256(game.gameOf(id).outcome), outcome, "outcome");
-        same(claims.toldCount(), outcome == uint256(Outcome.HOLDER_FELL) ? 1 : 0, "told");
+        same(claims.toldCount(), outcome == uint256(Outcome.HOLDER_LOST) ? 1 : 0, "told");
         emit log_named_uint("whole game", spent);
         emit log_named_uint("transactions", transactions);
     }

@@ -12,7 +12,8 @@ import {BlacklistToken, FeeToken, RefusingToken, ReentrantToken} from "../suppor
 import {Table} from "../support/Table.sol";
 import {ToyClaims} from "../support/ToyClaims.sol";
 
-/// @title Bonds, queues and clocks of the judge's game, and whole games about a program of one node.
+/// @title Bonds, queues and clocks of the judge's game, and whole games about a program of one
+/// node.
 contract GamesTest is Table {
     address internal constant OTHER = address(0xbeef);
     address internal constant THIRD = address(0xcafe);
@@ -32,7 +33,7 @@ contract GamesTest is Table {
     function defended(uint256 id, uint256 number) internal {
         playNext(id, sameBond(number), result(false), 0);
         stall(id);
-        isOver(id, Outcome.CHALLENGER_FELL);
+        isOver(id, Outcome.CHALLENGER_LOST);
     }
 
     function result(bool isWrong) internal pure returns (bytes memory) {
@@ -61,36 +62,36 @@ contract GamesTest is Table {
 
     // --- whole games ---
 
-    function test_P34_P62_aWrongHolderFalls() public {
+    function test_P34_P62_aWrongHolderLoses() public {
         Claim memory c = wrongClaimOf(HOLDER, 1);
         uint256 id = challengeBy(CHALLENGER, c, BOND);
-        same(uint256(playOut(id, c, result(true), 9)), uint256(Outcome.HOLDER_FELL), "outcome");
+        same(uint256(playOut(id, c, result(true), 9)), uint256(Outcome.HOLDER_LOST), "outcome");
         same(game.owed(CHALLENGER), BOND, "the bond goes home");
         same(claims.told(0), c.set, "told");
         same(claims.lastChallenger(), CHALLENGER, "who won");
-        check(game.hasFallen(c.set), "fell");
-        same(game.openGames(c.place), 0, "nothing is open");
+        check(game.isSlashed(c.set), "slash");
+        same(game.openGames(c.position), 0, "nothing is open");
     }
 
     function testFuzz_P34_P62_aRightHolderStands(uint8 element) public {
         Claim memory c = claimOf(HOLDER, 1);
         uint256 id = challengeBy(CHALLENGER, c, BOND + 1);
         Outcome outcome = playOut(id, c, result(false), within(element, 0, 9));
-        same(uint256(outcome), uint256(Outcome.CHALLENGER_FELL), "outcome");
+        same(uint256(outcome), uint256(Outcome.CHALLENGER_LOST), "outcome");
         same(game.owed(HOLDER), BOND / 2, "half to the holder");
         same(game.owed(game.BURN()), BOND / 2 + 1, "half burnt, rounded up");
-        same(claims.toldCount(), 0, "nobody fell");
+        same(claims.toldCount(), 0, "nobody was slashed");
     }
 
     /// Every position of the node's bytes can be the wrong one.
-    function testFuzz_P34_P62_anyWrongByteFalls(uint8 place, uint8 bit) public {
-        uint256 at_ = within(place, 0, 39);
+    function testFuzz_P34_P62_anyWrongByteLoses(uint8 position, uint8 bit) public {
+        uint256 at_ = within(position, 0, 39);
         bytes memory shown = result(false);
         shown[at_] ^= bytes1(uint8(1 << within(bit, 0, 5))); // the two high bits of a norm could make it infinite
         Claim memory c = claimOf(HOLDER, 1);
         (c.closing, c.workTag) = (word(shown, 0), keccak256(tail(shown)));
         uint256 id = challengeBy(CHALLENGER, c, BOND);
-        same(uint256(playOut(id, c, shown, at_ / 4)), uint256(Outcome.HOLDER_FELL), "outcome");
+        same(uint256(playOut(id, c, shown, at_ / 4)), uint256(Outcome.HOLDER_LOST), "outcome");
     }
 
     function test_P62_onlyWhoseMoveItIs() public {
@@ -120,7 +121,7 @@ contract GamesTest is Table {
             vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, 0));
             game.openSteps(id, c, part(0), list(c.closing), norms[i]);
             stall(id);
-            isOver(id, Outcome.HOLDER_FELL);
+            isOver(id, Outcome.HOLDER_LOST);
         }
     }
 
@@ -146,7 +147,8 @@ contract GamesTest is Table {
         game.openSteps(id, c, Part(h, 0, 1, new bytes32[](0)), list(c.closing), works);
     }
 
-    /// The step behind a state of zero could not be proved wrong: nobody knows roots whose digest is zero.
+    /// The step behind a state of zero could not be proved wrong: nobody knows roots whose digest
+    /// is zero.
     function test_P62_aStateOfZeroIsNotOpened() public {
         bytes memory header = headerBytes();
         (header[20], header[24]) = (0x02, 0x02); // two steps, in one segment
@@ -165,34 +167,34 @@ contract GamesTest is Table {
             vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, zero));
             game.openSteps(id, c, p, states, works);
             stall(id);
-            isOver(id, Outcome.HOLDER_FELL);
+            isOver(id, Outcome.HOLDER_LOST);
         }
     }
 
     function test_P62_aJobWithoutALinkHasNoneToBeWrong() public {
         Claim memory c = claimOf(HOLDER, 1);
-        c.isLink = true;
+        c.isUpdateProof = true;
         uint256 id = challengeBy(CHALLENGER, c, BOND);
         bytes32[] memory none = new bytes32[](0);
         vm.prank(HOLDER);
-        game.postLink(id, c, part(0), part(0), roots(), 0, none, none);
+        game.postUpdateProof(id, c, part(0), part(0), roots(), 0, none, none);
         game.conclude(id);
-        isOver(id, Outcome.CHALLENGER_FELL);
+        isOver(id, Outcome.CHALLENGER_LOST);
     }
 
     function test_P62_aLinkIsNotOfAnotherStatesRoots() public {
         Claim memory c = claimOf(HOLDER, 1);
-        c.isLink = true;
+        c.isUpdateProof = true;
         uint256 id = challengeBy(CHALLENGER, c, BOND);
         bytes32[] memory none = new bytes32[](0);
         bytes32[4] memory others = roots();
         others[1] = keccak256("other moments");
         bytes32 digest = sha256(abi.encodePacked("atoll.state.v1", others));
         vm.prank(HOLDER);
-        vm.expectRevert(abi.encodeWithSelector(Game.WrongRoots.selector, digest, c.opening));
-        game.postLink(id, c, part(0), part(0), others, 0, none, none);
+        vm.expectRevert(abi.encodeWithSelector(Game.WrongRoots.selector, digest, c.initialState));
+        game.postUpdateProof(id, c, part(0), part(0), others, 0, none, none);
         stall(id);
-        isOver(id, Outcome.HOLDER_FELL);
+        isOver(id, Outcome.HOLDER_LOST);
     }
 
     // --- clocks ---
@@ -210,7 +212,7 @@ contract GamesTest is Table {
         vm.expectRevert(abi.encodeWithSelector(GameQueue.OutOfTime.selector, deadline, deadline));
         game.openSteps(id, c, part(0), list(c.closing), normOf(false));
         game.timeout(id);
-        isOver(id, Outcome.HOLDER_FELL);
+        isOver(id, Outcome.HOLDER_LOST);
         vm.expectPartialRevert(GameQueue.WrongPhase.selector);
         game.timeout(id);
     }
@@ -230,7 +232,7 @@ contract GamesTest is Table {
         same(game.deadlineOf(id), block.timestamp + c.moveSeconds + 1, "a second of the challenger's is left");
         vm.warp(block.timestamp + c.moveSeconds + 1);
         game.timeout(id);
-        isOver(id, Outcome.CHALLENGER_FELL);
+        isOver(id, Outcome.CHALLENGER_LOST);
     }
 
     function testFuzz_P63_onlyTimeBeyondTheMovesOwnIsCharged(uint16 wait) public {
@@ -283,9 +285,9 @@ contract GamesTest is Table {
         same(uint256(game.gameOf(second).since), began, "its clock begins with its turn");
     }
 
-    function test_P35_payWaitsForTheLowestPlaceThatIsPlayedAboutOrWaits() public {
+    function test_P35_payWaitsForTheLowestPositionThatIsPlayedAboutOrWaits() public {
         (Claim memory played_, Claim memory waiting) = (sameBond(1), sameBond(2));
-        (played_.place, waiting.place) = (bytes32(uint256(20)), bytes32(uint256(10)));
+        (played_.position, waiting.position) = (bytes32(uint256(20)), bytes32(uint256(10)));
         same(uint256(game.lowestOpen(played_.set)), type(uint256).max, "none");
         uint256 id = challengeBy(CHALLENGER, played_, BOND);
         same(uint256(game.lowestOpen(played_.set)), 20, "the one that is played");
@@ -293,46 +295,51 @@ contract GamesTest is Table {
         same(uint256(game.lowestOpen(played_.set)), 10, "the one that waits");
         same(uint256(game.lowestOpen(claimOf(OTHER, 1).set)), type(uint256).max, "of this bond only");
         stall(id);
-        same(uint256(game.lowestOpen(played_.set)), type(uint256).max, "a fall ends both");
+        same(uint256(game.lowestOpen(played_.set)), type(uint256).max, "a slash ends both");
     }
 
-    /// What an auditor has to show who said that a word differs: that it challenged it, itself.
+    /// What an auditor has to show who said that a work tag differs: that it challenged it, itself.
     function test_P64_whoChallengedWhatIsKept() public {
         Claim memory c = claimOf(HOLDER, 1);
-        (c.round, c.segment, c.place) = (7, 3, bytes32(uint256(7)));
-        check(!game.wasChallenged(said(CHALLENGER, c.place, 3, false)), "not before");
+        (c.round, c.segment, c.position) = (7, 3, bytes32(uint256(7)));
+        check(!game.wasChallenged(said(CHALLENGER, c.position, 3, false)), "not before");
         challengeBy(CHALLENGER, c, BOND);
-        check(game.wasChallenged(said(CHALLENGER, c.place, 3, false)), "its segment");
-        check(!game.wasChallenged(said(CHALLENGER, c.place, 3, true)), "not the link");
-        check(!game.wasChallenged(said(CHALLENGER, c.place, 0, false)), "not the first");
-        check(!game.wasChallenged(said(OTHER, c.place, 3, false)), "by nobody else");
-        c.isLink = true;
+        check(game.wasChallenged(said(CHALLENGER, c.position, 3, false)), "its segment");
+        check(!game.wasChallenged(said(CHALLENGER, c.position, 3, true)), "not the update proof");
+        check(!game.wasChallenged(said(CHALLENGER, c.position, 0, false)), "not the first");
+        check(!game.wasChallenged(said(OTHER, c.position, 3, false)), "by nobody else");
+        c.isUpdateProof = true;
         challengeBy(OTHER, c, BOND);
-        check(game.wasChallenged(said(OTHER, c.place, 3, true)), "the link");
-        // About a round of the reset period before the place's own: that it began with something false.
+        check(game.wasChallenged(said(OTHER, c.position, 3, true)), "the update proof");
+        // About a round of the reset period before the position's own: that it began with something
+        // false.
         c.round = 6;
         challengeBy(THIRD, c, BOND);
-        check(game.wasChallenged(said(THIRD, c.place, 0, false)), "the beginning");
-        check(!game.wasChallenged(said(THIRD, c.place, 3, true)), "and nothing else");
+        check(game.wasChallenged(said(THIRD, c.position, 0, false)), "the beginning");
+        check(!game.wasChallenged(said(THIRD, c.position, 3, true)), "and nothing else");
     }
 
-    function said(address challenger, bytes32 place, uint256 segment, bool isLink) private pure returns (bytes32) {
-        return keccak256(abi.encode(challenger, place, segment, isLink));
+    function said(address challenger, bytes32 position, uint256 segment, bool isUpdateProof)
+        private
+        pure
+        returns (bytes32)
+    {
+        return keccak256(abi.encode(challenger, position, segment, isUpdateProof));
     }
 
-    /// What is lost begins with the lowest place, whichever game was won.
-    function test_P38_aFallIsToldWithTheLowestPlaceThatWasPlayedAboutOrWaited() public {
+    /// What is lost begins with the lowest position, whichever game was won.
+    function test_P38_aFallIsToldWithTheLowestPositionThatWasPlayedAboutOrWaited() public {
         uint8[3][2] memory orders = [[20, 10, 30], [10, 20, 30]];
         for (uint256 i = 0; i < 2; i++) {
             Claim memory c = claimOf(HOLDER, 7 + i);
             uint256 first;
             for (uint256 k = 0; k < 3; k++) {
-                c.place = bytes32(uint256(orders[i][k]));
+                c.position = bytes32(uint256(orders[i][k]));
                 uint256 id = challengeBy(CHALLENGER, c, BOND);
                 if (k == 0) first = id;
             }
             stall(first);
-            isOver(first, Outcome.HOLDER_FELL);
+            isOver(first, Outcome.HOLDER_LOST);
             same(uint256(claims.lastLowest()), 10, "the lowest");
         }
     }
@@ -363,9 +370,9 @@ contract GamesTest is Table {
         game.challenge(abi.encode(c), BOND);
         uint256 pushing = challengeBy(CHALLENGER, c, BOND + 1);
         isOver(waiting[4], Outcome.SENT_HOME); // of equal ones the latest
-        same(uint256(phaseOf(pushing)), uint256(Phase.WAITING), "in its place");
+        same(uint256(phaseOf(pushing)), uint256(Phase.WAITING), "in its position");
         same(game.owed(OTHER), BOND, "home");
-        same(game.openGames(claimOf(HOLDER, 5).place), 0, "its place is free");
+        same(game.openGames(claimOf(HOLDER, 5).position), 0, "its position is free");
     }
 
     /// The largest that terms and programs allow: many steps, or one of many micro-batches.
@@ -399,7 +406,8 @@ contract GamesTest is Table {
         atMost(before - gasleft() + 21_000 + 16 * data.length, 6_000_000, "gas");
     }
 
-    /// @return header of a program whose one segment has so many steps, and each so many micro-batches
+    /// @return header of a program whose one segment has so many steps, and each so many
+    /// micro-batches
     function shaped(uint32 steps, uint32 micro) private pure returns (bytes memory) {
         return bytes.concat(
             abi.encodePacked(uint8(1), uint64(1), uint64(0), steps, steps, micro),
@@ -415,10 +423,10 @@ contract GamesTest is Table {
         same(token.balanceOf(OTHER), 0, "nothing is owed");
     }
 
-    function test_P64_aFallEndsTheGamesOfItsSetOnly() public {
+    function test_P64_aSlashEndsTheGamesOfItsSetOnly() public {
         uint256 first = begun(1);
         Claim memory c = claimOf(HOLDER, 1);
-        c.place = "another place of the same set";
+        c.position = "another position of the same set";
         uint256 sameSet = challengeBy(OTHER, c, BOND + 2);
         uint256 otherSet = challengeBy(OTHER, claimOf(HOLDER, 2), BOND);
         uint256 again = challengeBy(OTHER, claimOf(HOLDER, 1), BOND + 1);
@@ -427,17 +435,17 @@ contract GamesTest is Table {
         isOver(again, Outcome.SENT_HOME);
         same(uint256(phaseOf(otherSet)), uint256(Phase.OPEN_STEPS), "another bond's game goes on");
         same(game.owed(OTHER), 2 * BOND + 3, "home");
-        vm.expectRevert(abi.encodeWithSelector(GameQueue.SetFell.selector, c.set));
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.SetSlashed.selector, c.set));
         game.challenge(abi.encode(c), BOND);
     }
 
-    function test_P64_nobodyEndsTheGamesOfWhoHasNotFallen() public {
+    function test_P64_nobodyEndsTheGamesOfWhoIsNotSlashed() public {
         Claim memory c = claimOf(HOLDER, 1);
-        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotFallen.selector, c.set));
-        game.endFallen(c.set);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotSlashed.selector, c.set));
+        game.endSlashed(c.set);
         uint256 id = challengeBy(CHALLENGER, c, BOND);
-        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotFallen.selector, c.set));
-        game.endFallen(c.set);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotSlashed.selector, c.set));
+        game.endSlashed(c.set);
         same(uint256(phaseOf(id)), uint256(Phase.OPEN_STEPS), "it goes on");
     }
 
@@ -445,24 +453,25 @@ contract GamesTest is Table {
         Claim memory c = claimOf(HOLDER, 1);
         uint256 first = challengeBy(CHALLENGER, c, BOND);
         uint256 second = challengeBy(CHALLENGER, c, BOND);
-        same(game.openGames(c.place), 2, "both count");
+        same(game.openGames(c.position), 2, "both count");
         playOut(first, c, result(false), 3);
-        isOver(first, Outcome.CHALLENGER_FELL);
+        isOver(first, Outcome.CHALLENGER_LOST);
         isPlaying(second);
         playOut(second, c, result(false), 3);
         same(game.owed(HOLDER), BOND, "half of each");
     }
 
-    /// A cheat challenges itself with the highest bonds before an outsider comes; every sham lasts as long as it can.
-    /// A challenge is public before it is mined. Whoever copies it in front of the finder's has bought a game.
+    /// A cheat challenges itself with the highest bonds before an outsider comes; every sham lasts
+    /// as long as it can. A challenge is public before it is mined. Whoever copies it in front of
+    /// the finder's has bought a game.
     function test_P64_whoCopiesAChallengeHasToPlayItItself() public {
         Claim memory c = wrongClaimOf(HOLDER, 1);
         uint256 copied = challengeBy(OTHER, c, BOND);
         uint256 own = challengeBy(CHALLENGER, c, BOND);
         playNext(copied, c, result(true), 0);
         stall(copied); // it has no run from which to find the step
-        isOver(copied, Outcome.CHALLENGER_FELL);
-        same(uint256(playOut(own, c, result(true), 9)), uint256(Outcome.HOLDER_FELL), "the finder's game");
+        isOver(copied, Outcome.CHALLENGER_LOST);
+        same(uint256(playOut(own, c, result(true), 9)), uint256(Outcome.HOLDER_LOST), "the finder's game");
         same(claims.lastChallenger(), CHALLENGER, "to whom the share goes");
         same(game.owed(OTHER), 0, "the copier has lost its bond");
     }
@@ -480,15 +489,16 @@ contract GamesTest is Table {
             vm.warp(game.deadlineOf(shams[i]) - 1);
             playNext(shams[i], c, result(true), 9); // the holder moves in its last second, the sham never
             stall(shams[i]);
-            isOver(shams[i], Outcome.CHALLENGER_FELL);
+            isOver(shams[i], Outcome.CHALLENGER_LOST);
         }
         isPlaying(honest);
         check(block.timestamp < c.windowEnd + 5 * LONGEST, "in time");
         atMost(2 * uint256(highest), game.owed(game.BURN()), "burnt: more than the bond that was to be saved");
-        same(uint256(playOut(honest, c, result(true), 9)), uint256(Outcome.HOLDER_FELL), "and it falls");
+        same(uint256(playOut(honest, c, result(true), 9)), uint256(Outcome.HOLDER_LOST), "and it is slashed");
     }
 
-    /// The same cheat has a seat in a job of its own, and lets that bond fall so that its shams about it go home whole.
+    /// The same cheat has a seat in a job of its own, and lets that bond be slashed so that its
+    /// shams about it go home whole.
     function test_P64_shamsAboutAnotherBondHoldUpNobody() public {
         Claim memory c = wrongClaimOf(HOLDER, 1);
         for (uint256 i = 2; i < 8; i++) {
@@ -498,7 +508,7 @@ contract GamesTest is Table {
         }
         uint256 honest = challengeBy(CHALLENGER, c, BOND);
         isPlaying(honest);
-        same(uint256(playOut(honest, c, result(true), 9)), uint256(Outcome.HOLDER_FELL), "and it falls");
+        same(uint256(playOut(honest, c, result(true), 9)), uint256(Outcome.HOLDER_LOST), "and it is slashed");
     }
 
     function test_P64_whoWasPushedOutBidsAgain() public {
@@ -538,7 +548,7 @@ contract GamesTest is Table {
         claims.close(c.set);
         vm.expectRevert(abi.encodeWithSelector(ToyClaims.Closed.selector, c.set));
         game.challenge(abi.encode(c), BOND);
-        same(uint256(playOut(id, c, result(false), 1)), uint256(Outcome.CHALLENGER_FELL), "what runs is played out");
+        same(uint256(playOut(id, c, result(false), 1)), uint256(Outcome.CHALLENGER_LOST), "what runs is played out");
     }
 
     function test_P65_aClaimsContractThatRevertsOrEatsGasEndsNoGame() public {
@@ -547,13 +557,13 @@ contract GamesTest is Table {
             claims.setMood(moods[i]);
             uint256 id = challengeBy(CHALLENGER, claimOf(HOLDER, i), BOND);
             stall(id);
-            isOver(id, Outcome.HOLDER_FELL);
+            isOver(id, Outcome.HOLDER_LOST);
             same(game.owed(CHALLENGER), (i + 1) * BOND, "home");
         }
         same(claims.toldCount(), 0, "not told");
     }
 
-    function test_P65_nobodyStarvesWhatAFallTells() public {
+    function test_P65_nobodyStarvesWhatASlashTells() public {
         uint256 id = begun(1);
         vm.warp(game.deadlineOf(id));
         (bool ok, bytes memory answer) = address(game).call{gas: 1_000_000}(abi.encodeCall(game.timeout, (id)));
@@ -563,7 +573,8 @@ contract GamesTest is Table {
         same(claims.toldCount(), 1, "told");
     }
 
-    /// What a holder gains by a game goes where its pay goes; a challenger's bond goes back where it came from.
+    /// What a holder gains by a game goes where its pay goes; a challenger's bond goes back where
+    /// it came from.
     function test_P45_aHoldersGainIsItsPayees() public {
         address payee = address(0xc01d);
         claims.payTo(payee);

@@ -74,7 +74,8 @@ contract OwnersTest is Network {
         jobs.acceptOwner(hot);
     }
 
-    /// Before an owner is there, and after: a stranger neither proposes, accepts, nor names a payee.
+    /// Before an owner is there, and after: a stranger neither proposes, accepts, nor names a
+    /// payee.
     function testFuzz_P45_aStrangerOwnsNothing(address stranger, address wanted, bool isOwned) public {
         if (isOwned) own(hot, COLD);
         address owner = jobs.ownerOf(hot);
@@ -120,7 +121,8 @@ contract OwnersTest is Network {
         same(jobs.ownerOf(hot), COLD, "still");
     }
 
-    /// The hot key was stolen before: its thief writes over the proposal. Then the owner's acceptance fails, and it knows.
+    /// The hot key was stolen before: its thief writes over the proposal. Then the owner's
+    /// acceptance fails, and it knows.
     function test_P45_aProposalThatAThiefWroteOverIsNotAccepted() public {
         vm.startPrank(hot);
         jobs.proposeOwner(hot, COLD);
@@ -201,7 +203,8 @@ contract OwnersTest is Network {
         same(token.balanceOf(hot), 0, "nothing for the key that works");
     }
 
-    /// A thief that was first unbonds everything; what it began is the owner's to take, at its date.
+    /// A thief that was first unbonds everything; what it began is the owner's to take, at its
+    /// date.
     function test_P45_anExitThatWasBegunBeforeIsTheNewOwners() public {
         stakeUp(hot, Role.PROVIDER, 6 ether);
         vm.prank(hot);
@@ -216,7 +219,8 @@ contract OwnersTest is Network {
         same(token.balanceOf(COLD), 6 ether, "on its date");
     }
 
-    /// What a signature allows is spent into the account that signed, whoever sends it, and leaves by its owner only.
+    /// What a signature allows is spent into the account that signed, whoever sends it, and leaves
+    /// by its owner only.
     function test_P45_aPermitMovesNothingToAThief() public {
         address account = vm.addr(0x1000);
         own(account, COLD);
@@ -250,11 +254,11 @@ contract OwnersTest is Network {
         uint256 jobId = create(defaultTerms());
         vm.prank(COLD);
         vm.expectPartialRevert(Stakes.InsufficientStake.selector); // an owner works for nobody
-        members.sit(jobId, 0);
+        members.join(jobId, 0);
         vm.prank(hot);
-        members.sit(jobId, 0);
+        members.join(jobId, 0);
         for (uint256 i = 1; i < 4; i++) {
-            sit(jobId, i, uint16(i));
+            join(jobId, i, uint16(i));
         }
         for (uint256 i = 0; i < 3; i++) {
             enrol(jobId, i, uint16(i));
@@ -287,8 +291,9 @@ contract OwnersTest is Network {
         same(token.balanceOf(hot), 0, "of the key that works");
     }
 
-    /// What a stolen key can still do: lose the bond to a challenger of its own, which gets the winner's share of it.
-    /// What the owner unbonded before is whole, and nothing of the rest is a job's to lock.
+    /// What a stolen key can still do: lose the bond to a challenger of its own, which gets the
+    /// winner's share of it. What the owner unbonded before is whole, and nothing of the rest is a
+    /// job's to lock.
     function test_P45_aThiefLosesTheBondAndGetsAWinnersShareAtMost() public allHome {
         own(hot, COLD);
         depositedByOwner(10 * BOND);
@@ -296,9 +301,9 @@ contract OwnersTest is Network {
         uint256 id = stakes.unbond(hot, Role.PROVIDER, 9 * BOND);
         uint256 jobId = create(defaultTerms());
         vm.prank(hot);
-        members.sit(jobId, 0);
+        members.join(jobId, 0);
         for (uint256 i = 1; i < 4; i++) {
-            sit(jobId, i, uint16(i));
+            join(jobId, i, uint16(i));
         }
         for (uint256 i = 0; i < 3; i++) {
             enrol(jobId, i, uint16(i));
@@ -306,7 +311,7 @@ contract OwnersTest is Network {
         uint256 second = create(defaultTerms());
         vm.prank(hot);
         vm.expectPartialRevert(Stakes.InsufficientStake.selector); // a job of the thief's own
-        members.sit(second, 0);
+        members.join(second, 0);
         nextBlock();
         rounds.advance(jobId);
         play(jobId);
@@ -314,7 +319,7 @@ contract OwnersTest is Network {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         bytes memory evidence = abi.encode(evidenceFor(jobId, 1, 0, 3));
         vm.prank(THIEF);
-        game.holderFalls(game.challenge(evidence), THIEF);
+        game.holderLoses(game.challenge(evidence), THIEF);
         (uint256 won,,) = stakes.stakeOf(THIEF, Role.VERIFIER);
         same(won, BOND * 3 / 10, "the winner's share");
         vm.warp(block.timestamp + 7 days + 1);
@@ -335,7 +340,8 @@ contract OwnersTest is Network {
 
     // --- a payee that cannot be paid ---
 
-    /// Whoever fell could name a payee that the token refuses, and its fall would stay unclosed, with the escrow's rest.
+    /// Whoever was slashed could name a payee that the token refuses, and its slash would stay
+    /// unclosed, with the escrow's rest.
     function test_P37_aPayeeThatIsRefusedHoldsUpNoEscrow() public allHome {
         BlacklistToken hostile = new BlacklistToken(address(this), 1e9 ether);
         deploy(address(hostile));

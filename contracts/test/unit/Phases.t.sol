@@ -10,11 +10,11 @@ import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import {Reveals, Shown} from "../../src/libraries/Reveals.sol";
-import {Words} from "../../src/Words.sol";
+import {LateVotes} from "../../src/LateVotes.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title Commit, reveal, words and settlement: what is taken, when, from whom.
+/// @title Commit, reveal, votes and settlement: what is taken, when, from whom.
 contract PhasesTest is Network {
     using Bits for uint256;
 
@@ -31,16 +31,16 @@ contract PhasesTest is Network {
         Reveal memory r = revealFor(jobId, 1, 8);
         bytes32 right = commitmentFor(jobId, 1, r);
         RoundState memory s = rounds.state(jobId);
-        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, 0);
-        check(trainer.commitment(slot, s.seed, 2, provider(1), s.model, r) != right, "seat");
-        check(trainer.commitment(slot, s.seed, 1, provider(2), s.model, r) != right, "account");
-        check(trainer.commitment(slot, keccak256("x"), 1, provider(1), s.model, r) != right, "seed");
-        check(trainer.commitment(slot, s.seed, 1, provider(1), keccak256("x"), r) != right, "model");
-        slot.round = 1;
-        check(trainer.commitment(slot, s.seed, 1, provider(1), s.model, r) != right, "round");
-        slot.round = 0;
-        slot.rounds = address(this);
-        check(trainer.commitment(slot, s.seed, 1, provider(1), s.model, r) != right, "contract");
+        Hashing.RoundId memory roundId = Hashing.RoundId(address(rounds), jobId, 0);
+        check(trainer.commitment(roundId, s.seed, 2, provider(1), s.model, r) != right, "seat");
+        check(trainer.commitment(roundId, s.seed, 1, provider(2), s.model, r) != right, "account");
+        check(trainer.commitment(roundId, keccak256("x"), 1, provider(1), s.model, r) != right, "seed");
+        check(trainer.commitment(roundId, s.seed, 1, provider(1), keccak256("x"), r) != right, "model");
+        roundId.round = 1;
+        check(trainer.commitment(roundId, s.seed, 1, provider(1), s.model, r) != right, "round");
+        roundId.round = 0;
+        roundId.rounds = address(this);
+        check(trainer.commitment(roundId, s.seed, 1, provider(1), s.model, r) != right, "contract");
     }
 
     function test_onlyTheHolderCommitsForItsSeat() public allHome {
@@ -76,7 +76,7 @@ contract PhasesTest is Network {
             if (i == 0) r.updateRoot = "x";
             if (i == 1) r.keyHash = "x";
             if (i == 2) r.salt = "x";
-            if (i == 3) r.leaves[100] ^= 0x01;
+            if (i == 3) r.checkpointCommitments[100] ^= 0x01;
             vm.prank(provider(1));
             vm.expectPartialRevert(Rounds.WrongReveal.selector);
             rounds.reveal(jobId, 1, seed, r);
@@ -86,7 +86,7 @@ contract PhasesTest is Network {
         rounds.reveal(jobId, 1, seed, right);
     }
 
-    function test_P15_oneASlot() public allHome {
+    function test_P15_oneARound() public allHome {
         commitSeat(jobId, 1, revealFor(jobId, 1, 8));
         bytes32 seed = rounds.state(jobId).seed;
         vm.prank(provider(1));
@@ -150,20 +150,20 @@ contract PhasesTest is Network {
         revealAll(jobId, 15);
         vm.prank(verifier(0));
         vm.expectPartialRevert(RoundsBase.WrongSeed.selector);
-        rounds.word(jobId, 0, other, 15);
+        rounds.vote(jobId, 0, other, 15);
     }
 
-    function test_P18_aMissNeverStallsAndTheSeatCanBeTakenAgain() public allHome {
+    function test_P18_aMissedDutyNeverStallsAndTheSeatCanBeTakenAgain() public allHome {
         commitAll(jobId, 7);
         vm.warp(rounds.state(jobId).deadline);
         rounds.advance(jobId);
         stakeUp(provider(9), Role.PROVIDER, BOND);
         vm.prank(provider(9));
         vm.expectPartialRevert(bytes4(keccak256("SeatTaken(uint16)")));
-        members.sit(jobId, 3);
-        members.cutSeat(jobId, 3);
+        members.join(jobId, 3);
+        members.penaliseSeat(jobId, 3);
         vm.prank(provider(9));
-        members.sit(jobId, 3);
+        members.join(jobId, 3);
         revealAll(jobId, 7);
         sayAll(jobId, 7);
         nextBlock();
@@ -180,9 +180,9 @@ contract PhasesTest is Network {
             vm.warp(rounds.state(jobId).deadline + 10_000);
             rounds.advance(jobId);
             for (uint16 seat = 0; seat < 4; seat++) {
-                members.cutSeat(jobId, seat);
+                members.penaliseSeat(jobId, seat);
                 members.release(jobId, Role.PROVIDER, uint32(4 * i + seat + 1));
-                sit(jobId, seat, seat);
+                join(jobId, seat, seat);
             }
             nextBlock();
             rounds.advance(jobId);
@@ -203,7 +203,7 @@ contract PhasesTest is Network {
         vm.expectRevert(abi.encodeWithSelector(RoundsBase.Unseeded.selector, block.number, block.number));
         rounds.seedAudit(jobId);
         castVote(jobId, 1, 15);
-        same(rounds.state(jobId).auditSeed, 0, "nor with a word of its block");
+        same(rounds.state(jobId).auditSeed, 0, "nor with a vote of its block");
         uint256 opened = block.number;
         vm.roll(opened + 1);
         bytes32 seed_ = seedOf(opened);
@@ -219,7 +219,7 @@ contract PhasesTest is Network {
     /// @return what a block's hash makes of the reveals
     function seedOf(uint256 number) private view returns (bytes32) {
         RoundState memory s = rounds.state(jobId);
-        return Hashing.auditSeed(Hashing.Slot(address(rounds), jobId, s.round), s.reveals, blockhash(number));
+        return Hashing.auditSeed(Hashing.RoundId(address(rounds), jobId, s.round), s.reveals, blockhash(number));
     }
 
     /// @dev Whoever asks, and when: a block later or two hundred, it is the same seed.
@@ -235,7 +235,8 @@ contract PhasesTest is Network {
         rounds.seedAudit(jobId);
     }
 
-    /// @dev A chain has forgotten it after 256 blocks: then it is another block's, which nobody knows yet, either.
+    /// @dev A chain has forgotten it after 256 blocks: then it is another block's, which nobody
+    /// knows yet, either.
     function test_P19_aForgottenBlockIsReplaced() public allHome {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
@@ -244,33 +245,34 @@ contract PhasesTest is Network {
         uint256 noted = block.number;
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory all = certificate(jobId, digestFor(jobId, v), 7, 7);
-        bytes memory places = said[jobId][0].places;
+        bytes memory slots = said[jobId][0].slots;
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsBase.Unseeded.selector);
-        rounds.settle(jobId, places, has, bare(v, all));
+        rounds.settle(jobId, slots, has, bare(v, all));
         rounds.seedAudit(jobId);
         same(rounds.state(jobId).auditSeed, 0, "noted");
         vm.expectPartialRevert(RoundsBase.Unseeded.selector);
-        rounds.settle(jobId, places, has, bare(v, all));
+        rounds.settle(jobId, slots, has, bare(v, all));
         vm.roll(noted + 1);
         bytes32 seed_ = seedOf(noted);
-        rounds.settle(jobId, places, has, bare(v, all));
-        noteFactsOf(0, v, seed_);
+        rounds.settle(jobId, slots, has, bare(v, all));
+        noteRecordOf(0, v, seed_);
     }
 
-    function noteFactsOf(uint32 round, Verdict memory v, bytes32 seed_) private view {
-        Facts memory f = said[jobId][round].facts;
+    function noteRecordOf(uint32 round, Verdict memory v, bytes32 seed_) private view {
+        RoundRecord memory f = said[jobId][round].record;
         check(f.auditSeed == 0 && v.merged == 4, "nothing was noted before");
         same(rounds.state(jobId).committee, Draws.committee(Hashing.committeeSeed(seed_, 0), 7), "and drawn by");
     }
 
-    /// @dev Else whoever brings the last member could, in one transaction, see the committee and undo it.
+    /// @dev Else whoever brings the last member could, in one transaction, see the committee and
+    /// undo it.
     function test_aFirstCommitteeIsDrawnByABlockThatNobodyKnewBefore() public allHome {
         Terms memory t = defaultTerms();
-        (t.places, t.minVerifiers) = (64, 40);
+        (t.slots, t.minVerifiers) = (64, 40);
         jobId = create(t);
         for (uint256 i = 0; i < 4; i++) {
-            sit(jobId, 60 + i, uint16(i));
+            join(jobId, 60 + i, uint16(i));
         }
         for (uint16 i = 0; i < 40; i++) {
             enrol(jobId, 60 + i, i);
@@ -284,23 +286,23 @@ contract PhasesTest is Network {
         enrol(jobId, 100, 40); // too late for that draw
         vm.prank(verifier(60));
         members.leavePool(jobId);
-        bytes32 seed_ = Hashing.dataSeed(Hashing.Slot(address(rounds), jobId, 0), bytes32(0), blockhash(noted));
+        bytes32 seed_ = Hashing.dataSeed(Hashing.RoundId(address(rounds), jobId, 0), bytes32(0), blockhash(noted));
         rounds.advance(jobId);
         same(rounds.state(jobId).seed, seed_, "by that block");
         uint256 pool = Bits.firstBits(40) & ~uint256(1);
         same(rounds.state(jobId).committee, Draws.committee(seed_, pool), "of who was there in it, and still is");
     }
 
-    function testFuzz_leavesAreWholeSegments(uint16 length) public {
+    function testFuzz_checkpointCommitmentsAreWholeSegments(uint16 length) public {
         uint256 bytes_ = within(length, 0, 600);
         Reveal memory r = revealFor(jobId, 0, 8);
-        r.leaves = new bytes(bytes_);
+        r.checkpointCommitments = new bytes(bytes_);
         commitSeat(jobId, 0, r);
         commitAll(jobId, 14);
         bytes32 seed = rounds.state(jobId).seed;
         bool isRight = bytes_ % 64 == 0 && bytes_ <= 512;
         vm.prank(provider(0));
-        if (!isRight) vm.expectPartialRevert(Rounds.WrongLeaves.selector);
+        if (!isRight) vm.expectPartialRevert(Rounds.WrongCheckpointCommitments.selector);
         rounds.reveal(jobId, 0, seed, r);
         if (isRight) same(rounds.segmentsOf(jobId, 0, 0), bytes_ / 64, "segments");
     }
@@ -309,7 +311,7 @@ contract PhasesTest is Network {
     function startOthers(Terms memory t) private returns (uint256 id) {
         id = create(t);
         for (uint256 i = 0; i < 4; i++) {
-            sit(id, 20 + i, uint16(i));
+            join(id, 20 + i, uint16(i));
         }
         for (uint256 i = 0; i < 3; i++) {
             enrol(id, 20 + i, uint16(i));
@@ -318,7 +320,7 @@ contract PhasesTest is Network {
         rounds.advance(id);
     }
 
-    function test_shortTwiceRunningIsAMiss() public allHome {
+    function test_shortTwiceRunningIsAMissedDuty() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
         uint256 id = startOthers(t);
@@ -333,7 +335,7 @@ contract PhasesTest is Network {
             settle(id, verdictFor(id, 14));
         }
         same(rounds.state(id).held, 14, "the seat is free");
-        members.cutSeat(id, 0);
+        members.penaliseSeat(id, 0);
         vm.warp(rounds.timesOf(id, 1).windowEnd);
         jobs.claim(id, Role.PROVIDER, 1, 2);
         same(token.balanceOf(provider(20)), 2 * 5 * segmentPay(), "segments done are paid");
@@ -349,10 +351,10 @@ contract PhasesTest is Network {
         vm.warp(rounds.state(id).deadline);
         rounds.advance(id); // nobody committed: the round is void, and opens again with others
         for (uint16 seat = 1; seat < 4; seat++) {
-            members.cutSeat(id, seat);
+            members.penaliseSeat(id, seat);
         }
         for (uint256 i = 0; i < 4; i++) {
-            sit(id, 24 + i, uint16(i));
+            join(id, 24 + i, uint16(i));
         }
         nextBlock();
         rounds.advance(id);
@@ -370,7 +372,7 @@ contract PhasesTest is Network {
         vm.prank(provider(20));
         members.leaveSeat(id);
         partRound(id, 0);
-        sit(id, 24, 0);
+        join(id, 24, 0);
         play(id); // in which the seat does not count yet
         partRound(id, 0);
         same(rounds.state(id).held, 15, "empty for the first time");
@@ -422,89 +424,89 @@ contract PhasesTest is Network {
         settle(id, verdictFor(id, 14));
     }
 
-    // --- words and settlement ---
+    // --- votes and settlement ---
 
-    function test_mergeEndsWhenNoWordCanChangeIt() public allHome {
+    function test_mergeEndsWhenNoVoteCanChangeIt() public allHome {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
         castVote(jobId, 0, 15);
         Verdict memory v = verdictFor(jobId, 15);
-        bytes memory places = said[jobId][0].places;
+        bytes memory slots = said[jobId][0].slots;
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsSettlement.StillOpen.selector);
-        rounds.settle(jobId, places, has, bare(v, ""));
+        rounds.settle(jobId, slots, has, bare(v, ""));
         castVote(jobId, 1, 15);
         nextBlock();
         settle(jobId); // two of three have all of them
         inPhase(jobId, Phase.TRAIN);
     }
 
-    function test_aWordIsSaidOnceInTimeByTheMemberItself() public allHome {
+    function test_aVoteIsCastOnceInTimeByTheMemberItself() public allHome {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
         bytes32 seed = rounds.state(jobId).seed;
-        vm.expectPartialRevert(RoundsBase.NotYourPlace.selector);
-        rounds.word(jobId, 0, seed, 15);
+        vm.expectPartialRevert(RoundsBase.NotYourSlot.selector);
+        rounds.vote(jobId, 0, seed, 15);
         vm.startPrank(verifier(0));
         vm.expectPartialRevert(Rounds.NotInCommittee.selector);
-        rounds.word(jobId, 3, seed, 15);
+        rounds.vote(jobId, 3, seed, 15);
         vm.expectPartialRevert(Rounds.NotInCommittee.selector);
-        rounds.word(jobId, 256, seed, 15);
+        rounds.vote(jobId, 256, seed, 15);
         vm.expectPartialRevert(RoundsBase.WrongSeed.selector);
-        rounds.word(jobId, 0, "x", 15);
+        rounds.vote(jobId, 0, "x", 15);
         vm.stopPrank();
         castVote(jobId, 0, 15);
         vm.prank(verifier(0));
-        vm.expectRevert(abi.encodeWithSelector(Rounds.AlreadySaid.selector, 0));
-        rounds.word(jobId, 0, seed, 7);
+        vm.expectRevert(abi.encodeWithSelector(Rounds.AlreadyVoted.selector, 0));
+        rounds.vote(jobId, 0, seed, 7);
         castVote(jobId, 1, 15);
         vm.warp(rounds.state(jobId).deadline - 1); // time to sign
         vm.prank(verifier(2));
         vm.expectPartialRevert(RoundsBase.DeadlinePassed.selector);
-        rounds.word(jobId, 2, seed, 15);
+        rounds.vote(jobId, 2, seed, 15);
         settle(jobId);
     }
 
-    function test_wordsOfOthersOrInAnotherOrderAreRefused() public allHome {
-        toWords(jobId);
+    function test_votesOfOthersOrInAnotherOrderAreRefused() public allHome {
+        toVotes(jobId);
         Verdict memory v = verdictFor(jobId, 15);
         uint256[] memory has = said[jobId][0].has;
-        vm.expectPartialRevert(RoundsSettlement.WrongWords.selector);
+        vm.expectPartialRevert(RoundsSettlement.WrongVotes.selector);
         rounds.settle(jobId, hex"010002", has, bare(v, ""));
         has[1] = 14;
-        vm.expectPartialRevert(RoundsSettlement.WrongWords.selector);
+        vm.expectPartialRevert(RoundsSettlement.WrongVotes.selector);
         rounds.settle(jobId, hex"000102", has, bare(v, ""));
     }
 
     /// forge-config: default.fuzz.runs = 32
-    function testFuzz_availableIsMoreThanHalfOfTheWords(uint8[7] memory saysOf, uint8 count) public {
+    function testFuzz_availableIsMoreThanHalfOfTheVotes(uint8[7] memory saysOf, uint8 count) public {
         (jobId, count) = (biggerJob(), uint8(within(count, 0, 7)));
         commitAll(jobId, 15);
         revealAll(jobId, 15);
-        for (uint16 place = 0; place < count; place++) {
-            castVote(jobId, place, saysOf[place]);
+        for (uint16 slot = 0; slot < count; slot++) {
+            castVote(jobId, slot, saysOf[slot]);
         }
         vm.warp(rounds.state(jobId).deadline);
-        uint256 had;
+        uint256 available;
         for (uint256 seat = 0; seat < 4; seat++) {
             uint256 votes;
             for (uint256 i = 0; i < count; i++) {
                 if (uint256(saysOf[i]).has(seat)) votes++;
             }
-            if (2 * votes > 7) had |= Bits.bit(seat);
+            if (2 * votes > 7) available |= Bits.bit(seat);
         }
-        settle(jobId, verdictFor(jobId, had));
+        settle(jobId, verdictFor(jobId, available));
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 0);
-        same(pay, had, "paid");
-        same(lost, 15 & ~had, "burnt");
+        same(pay, available, "paid");
+        same(lost, 15 & ~available, "burnt");
     }
 
     function biggerJob() internal returns (uint256 id) {
         Terms memory t = defaultTerms();
-        (t.places, t.minVerifiers) = (7, 7);
+        (t.slots, t.minVerifiers) = (7, 7);
         id = create(t);
         for (uint256 i = 0; i < 4; i++) {
-            sit(id, 40 + i, uint16(i));
+            join(id, 40 + i, uint16(i));
         }
         for (uint256 i = 0; i < 7; i++) {
             enrol(id, 40 + i, uint16(i));
@@ -514,10 +516,10 @@ contract PhasesTest is Network {
     }
 
     function test_P22_P23_oneSignatureOfEachMemberAndOfNobodyElse() public allHome {
-        toWords(jobId);
+        toVotes(jobId);
         Verdict memory v = verdictFor(jobId, 15);
         bytes32 digest = digestFor(jobId, v);
-        noteFacts(jobId, v);
+        noteRecord(jobId, v);
         bytes memory one = signatureOf(verifierKey(0), digest);
         bytes memory two = signatureOf(verifierKey(1), digest);
         refuses(v, bytes.concat(bytes4(uint32(3)), one, one), EcdsaPolicy.WrongSignature.selector);
@@ -531,7 +533,7 @@ contract PhasesTest is Network {
     }
 
     function test_P22_aHighSignatureIsNone() public allHome {
-        toWords(jobId);
+        toVotes(jobId);
         Verdict memory v = verdictFor(jobId, 15);
         bytes32 digest = digestFor(jobId, v);
         (uint8 parity, bytes32 r, bytes32 s) = vm.sign(verifierKey(0), digest);
@@ -547,23 +549,23 @@ contract PhasesTest is Network {
         rounds.settle(jobId, hex"000102", has, bare(v, certificate_));
     }
 
-    function test_P24_aCertificateBindsRoundSeedAndWords() public allHome {
-        toWords(jobId);
+    function test_P24_aCertificateBindsRoundSeedAndVotes() public allHome {
+        toVotes(jobId);
         Verdict memory v = verdictFor(jobId, 15);
-        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, 0);
+        Hashing.RoundId memory roundId = Hashing.RoundId(address(rounds), jobId, 0);
         RoundState memory s = rounds.state(jobId);
-        bytes32 kept = Hashing.cut(s.words);
+        bytes32 kept = Hashing.cut(s.votes);
         bytes32 right = digestFor(jobId, v);
-        check(trainer.digest(slot, s.seed, "words", v) != right, "words");
-        check(trainer.digest(slot, "seed", kept, v) != right, "seed");
-        slot.jobId++;
-        check(trainer.digest(slot, s.seed, kept, v) != right, "job");
+        check(trainer.digest(roundId, s.seed, "votes", v) != right, "votes");
+        check(trainer.digest(roundId, "seed", kept, v) != right, "seed");
+        roundId.jobId++;
+        check(trainer.digest(roundId, s.seed, kept, v) != right, "job");
         v.excluded = 1;
         check(digestFor(jobId, v) != right, "left out");
     }
 
-    function test_P25_twoCertificatesOverTheSameWordsCostTheBondOnce() public allHome {
-        toWords(jobId);
+    function test_P25_twoCertificatesOverTheSameVotesCostTheBondOnce() public allHome {
+        toVotes(jobId);
         Certified[2] memory shown;
         for (uint256 i = 0; i < 2; i++) {
             shown[i].verdict = verdictFor(jobId, 15);
@@ -574,22 +576,22 @@ contract PhasesTest is Network {
             shown[i].accounts[0] = verifier(2);
         }
         RoundState memory s = rounds.state(jobId);
-        bytes32 kept = Hashing.cut(s.words);
-        vm.expectPartialRevert(Words.NotSigned.selector);
-        words.equivocated(jobId, 0, 1, s.seed, kept, shown);
+        bytes32 kept = Hashing.cut(s.votes);
+        vm.expectPartialRevert(LateVotes.NotSigned.selector);
+        lateVotes.equivocated(jobId, 0, 1, s.seed, kept, shown);
         vm.prank(OUTSIDER);
-        words.equivocated(jobId, 0, 3, s.seed, kept, shown);
+        lateVotes.equivocated(jobId, 0, 3, s.seed, kept, shown);
         same(lockedOf(verifier(2), Role.VERIFIER), 0, "the bond");
         same(activeOf(OUTSIDER, Role.VERIFIER), BOND / 2, "half to who shows it");
         vm.expectPartialRevert(bytes4(keccak256("FaultUsed(bytes32)")));
-        words.equivocated(jobId, 0, 3, s.seed, kept, shown);
+        lateVotes.equivocated(jobId, 0, 3, s.seed, kept, shown);
         shown[1] = shown[0];
         vm.expectPartialRevert(bytes4(keccak256("NoContradiction(uint32)")));
-        words.equivocated(jobId, 0, 3, s.seed, kept, shown);
+        lateVotes.equivocated(jobId, 0, 3, s.seed, kept, shown);
     }
 
     function test_verdictsAreWithinWhatTheRuleBears() public allHome {
-        toWords(jobId);
+        toVotes(jobId);
         Verdict memory v = verdictFor(jobId, 15);
         (v.excluded, v.merged) = (3, 2); // f is 1
         refuses(v, "", RoundsSettlement.WrongVerdict.selector);
@@ -613,21 +615,21 @@ contract PhasesTest is Network {
         sayAll(jobId, 15);
         nextBlock();
         settle(jobId);
-        members.cutMember(jobId, 0, 2);
+        members.penaliseMember(jobId, 0, 2);
         same(lockedOf(verifier(1), Role.VERIFIER), BOND - 1 ether, "cut");
         vm.expectPartialRevert(Members.NotAbsent.selector);
-        members.cutMember(jobId, 0, 1);
+        members.penaliseMember(jobId, 0, 1);
     }
 
     function test_lateSignaturesAreTakenUntilTheNextSettlement() public allHome {
-        toWords(jobId);
+        toVotes(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 15);
         bytes32 digest = digestFor(jobId, v);
-        noteFacts(jobId, v);
+        noteRecord(jobId, v);
         rounds.settle(jobId, hex"000102", said[jobId][0].has, bare(v, certificate(jobId, digest, 7, 3)));
         rounds.sign(
-            jobId, said[jobId][0].facts, 3, bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), digest))
+            jobId, said[jobId][0].record, 3, bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), digest))
         );
         (,, uint256 signed) = rounds.rowsOf(jobId, 0);
         same(signed, 7, "and paid");
@@ -635,7 +637,7 @@ contract PhasesTest is Network {
 
     function test_aSignatureOfTheLastRoundIsPaidUntilItsAuditIsOver() public {
         play(jobId);
-        toWords(jobId);
+        toVotes(jobId);
         nextBlock();
         settleBy(jobId, verdictFor(jobId, 15), 3);
         hasStatus(jobId, JobStatus.DONE);
@@ -643,9 +645,9 @@ contract PhasesTest is Network {
         bytes memory late = bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), last.digest));
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         vm.expectPartialRevert(bytes4(keccak256("SigningOver(uint32)")));
-        rounds.sign(jobId, last.facts, 3, late);
+        rounds.sign(jobId, last.record, 3, late);
         vm.warp(block.timestamp - 1);
-        rounds.sign(jobId, last.facts, 3, late);
+        rounds.sign(jobId, last.record, 3, late);
         (,, uint256 signed) = rounds.rowsOf(jobId, 1);
         same(signed, 7, "and paid");
         same(rounds.absentOf(jobId, 1), 0, "who has not signed misses nothing");
@@ -678,10 +680,10 @@ contract PhasesTest is Network {
 
     function test_whereAllOfThePoolLeaveTheNextCommitteeIsOfThoseWhoCame() public allHome {
         Terms memory t = defaultTerms();
-        t.places = 6;
+        t.slots = 6;
         jobId = start(t, 4, 3);
-        for (uint16 place = 3; place < 6; place++) {
-            enrol(jobId, place, place);
+        for (uint16 slot = 3; slot < 6; slot++) {
+            enrol(jobId, slot, slot);
         }
         for (uint256 i = 0; i < 3; i++) {
             vm.prank(verifier(i));
@@ -694,7 +696,7 @@ contract PhasesTest is Network {
     }
 
     function test_aVerdictsCidIsNoLongerThanItMayBe() public allHome {
-        toWords(jobId);
+        toVotes(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 15);
         v.cid = new bytes(129);
@@ -708,7 +710,7 @@ contract PhasesTest is Network {
         t.rounds = 5;
         jobId = create(t);
         for (uint256 i = 0; i < 4; i++) {
-            sit(jobId, 30 + i, uint16(i));
+            join(jobId, 30 + i, uint16(i));
         }
         for (uint256 i = 0; i < 3; i++) {
             enrol(jobId, 30 + i, uint16(i));
@@ -716,7 +718,7 @@ contract PhasesTest is Network {
         nextBlock();
         rounds.advance(jobId);
         for (uint256 r = 0; r < 3; r++) {
-            toWords(jobId);
+            toVotes(jobId);
             nextBlock();
             Verdict memory v = verdictFor(jobId, 15);
             v.merged = 0;
@@ -728,14 +730,15 @@ contract PhasesTest is Network {
         same(token.balanceOf(provider(30)), 3 * 8 * segmentPay(), "rounds done are paid");
     }
 
-    /// @dev Otherwise a seat taken while a void round ran would count in its second opening, and nothing it said could be shown.
+    /// @dev Otherwise a seat taken while a void round ran would count in its second opening, and
+    /// nothing it said could be shown.
     function voidsForNobodyCommits() private {
         vm.warp(rounds.state(jobId).deadline);
         rounds.advance(jobId);
         inPhase(jobId, Phase.WAITING);
     }
 
-    function test_whoTakesAPlaceThatWasLeftInAVoidRoundCountsFromTheNextOne() public allHome {
+    function test_whoTakesASlotThatWasLeftInAVoidRoundCountsFromTheNextOne() public allHome {
         Terms memory t = defaultTerms();
         t.seats = 8;
         jobId = start(t, 4, 3);
@@ -750,29 +753,29 @@ contract PhasesTest is Network {
         play(jobId);
     }
 
-    function test_whoSitsDownInMergeCountsFromTheNextRound() public allHome {
+    function test_whoJoinsInMergeCountsFromTheNextRound() public allHome {
         Terms memory t = defaultTerms();
         t.seats = 6;
         jobId = start(t, 4, 3);
-        same(members.holderOf(jobId, Role.PROVIDER, sit(jobId, 4, 4)).from, 0, "the round may open again");
+        same(members.holderOf(jobId, Role.PROVIDER, join(jobId, 4, 4)).from, 0, "the round may open again");
         toMerge(jobId);
-        same(members.holderOf(jobId, Role.PROVIDER, sit(jobId, 5, 5)).from, 1, "from MERGE on it does not");
+        same(members.holderOf(jobId, Role.PROVIDER, join(jobId, 5, 5)).from, 1, "from MERGE on it does not");
         sayAll(jobId, 15);
         nextBlock();
         settle(jobId, verdictFor(jobId, 15));
         play(jobId);
     }
 
-    function test_oneWordOfThreeDecidesNothing() public allHome {
+    function test_oneVoteOfThreeDecidesNothing() public allHome {
         toMerge(jobId);
         castVote(jobId, 0, 0);
         nextBlock();
-        noteFacts(jobId, verdictFor(jobId, 0));
+        noteRecord(jobId, verdictFor(jobId, 0));
         Certified memory shown =
             bare(verdictFor(jobId, 0), certificate(jobId, digestFor(jobId, verdictFor(jobId, 0)), 7, 7));
-        (bytes memory places, uint256[] memory has) = (said[jobId][0].places, said[jobId][0].has);
+        (bytes memory slots, uint256[] memory has) = (said[jobId][0].slots, said[jobId][0].has);
         vm.expectPartialRevert(RoundsSettlement.StillOpen.selector);
-        rounds.settle(jobId, places, has, shown);
+        rounds.settle(jobId, slots, has, shown);
         castVote(jobId, 1, 0);
         nextBlock();
         settle(jobId, verdictFor(jobId, 0));
@@ -789,7 +792,8 @@ contract PhasesTest is Network {
         inPhase(jobId, Phase.CLOSED);
     }
 
-    /// @dev Nobody asked for the seed while its block could be looked up: another block gives it, and then the committee draw.
+    /// @dev Nobody asked for the seed while its block could be looked up: another block gives it,
+    /// and then the committee draw.
     function test_noCommitteeDrawIsDrawnByASeedThatNobodyCanWorkOut() public allHome {
         toMerge(jobId);
         vm.roll(block.number + 300);
@@ -804,22 +808,22 @@ contract PhasesTest is Network {
     }
 
     function test_afterTheLastMomentNothingSettles() public allHome {
-        toWords(jobId);
+        toVotes(jobId);
         nextBlock();
         Terms memory t = jobs.termsOf(jobId);
         uint256 last = t.expiry + t.trainSeconds + t.revealSeconds + 2 * t.mergeSeconds;
-        (bytes memory places, uint256[] memory has) = (said[jobId][0].places, said[jobId][0].has);
+        (bytes memory slots, uint256[] memory has) = (said[jobId][0].slots, said[jobId][0].has);
         vm.warp(last);
         vm.expectRevert(abi.encodeWithSelector(RoundsBase.DeadlinePassed.selector, last, last));
-        rounds.settleLate(jobId, places, has);
+        rounds.settleLate(jobId, slots, has);
         vm.warp(last - 1);
-        rounds.settleLate(jobId, places, has);
+        rounds.settleLate(jobId, slots, has);
         hasStatus(jobId, JobStatus.EXPIRED);
     }
 
     function opensWithOthers() private {
         for (uint16 seat = 4; seat < 7; seat++) {
-            sit(jobId, seat, seat);
+            join(jobId, seat, seat);
         }
         nextBlock();
         rounds.advance(jobId);
@@ -827,7 +831,7 @@ contract PhasesTest is Network {
 
     function test_whoEnrolledForTheRoundAfterAVoidOneAndLeavesIsNotInItsPool() public allHome {
         Terms memory t = defaultTerms();
-        (t.seats, t.places) = (8, 4);
+        (t.seats, t.slots) = (8, 4);
         jobId = start(t, 4, 3);
         enrol(jobId, 3, 3);
         voidsForNobodyCommits();
@@ -835,16 +839,16 @@ contract PhasesTest is Network {
         members.leavePool(jobId);
         opensWithOthers();
         play(jobId);
-        same(rounds.state(jobId).ready, 7, "an empty place is not ready");
+        same(rounds.state(jobId).ready, 7, "an empty slot is not ready");
         play(jobId);
     }
 
     function test_whoSaidReadyInAVoidRoundIsInThePoolOfTheSameThatOpensAgain() public allHome {
         Terms memory t = defaultTerms();
-        (t.seats, t.places, t.minVerifiers) = (8, 4, 3);
+        (t.seats, t.slots, t.minVerifiers) = (8, 4, 3);
         jobId = create(t);
         for (uint256 i = 0; i < 4; i++) {
-            sit(jobId, i, uint16(i));
+            join(jobId, i, uint16(i));
         }
         enrolUnready(jobId, 3, 3);
         for (uint256 i = 0; i < 3; i++) {
@@ -867,7 +871,7 @@ contract PhasesTest is Network {
         Terms memory t = defaultTerms();
         t.seats = 8;
         jobId = start(t, 4, 3);
-        uint32 id = sit(jobId, 4, 4);
+        uint32 id = join(jobId, 4, 4);
         check(members.holderOf(jobId, Role.PROVIDER, id).from == 0, "from");
         vm.prank(verifier(0));
         members.leavePool(jobId);
@@ -876,13 +880,13 @@ contract PhasesTest is Network {
         rounds.advance(jobId);
         RoundState memory s = rounds.state(jobId);
         check(s.phase == Phase.WAITING && s.round == 0 && s.ready == 7, "waits with its pool");
-        sit(jobId, 5, 5);
-        sit(jobId, 6, 6);
+        join(jobId, 5, 5);
+        join(jobId, 6, 6);
         nextBlock();
         rounds.advance(jobId);
         check(rounds.state(jobId).seated == 0x70, "seated");
         check(memberAt(jobId, 0) == verifier(0), "who left counts until the settlement");
-        toWords(jobId);
+        toVotes(jobId);
         settle(jobId, verdictFor(jobId, 0x70));
         check(memberAt(jobId, 0) == verifier(3), "and then the next");
         Shown memory shown = shownFor(jobId, 0, 4);
@@ -893,7 +897,7 @@ contract PhasesTest is Network {
         same(token.balanceOf(provider(4)), 8 * segmentPay(), "paid");
     }
 
-    function test_disagreeingLeavesWithoutAMiss() public allHome {
+    function test_disagreeingLeavesWithoutAMissedDuty() public allHome {
         bytes32 seed = rounds.state(jobId).seed;
         vm.prank(provider(3));
         members.disagree(jobId, seed, "another root");
@@ -903,7 +907,7 @@ contract PhasesTest is Network {
         same(rounds.state(jobId).owing, 0, "and owes nothing");
     }
 
-    /// @dev Else every miss of a commit could be taken back in the block that would note it.
+    /// @dev Else every missed duty of a commit could be taken back in the block that would note it.
     function test_whoHasMissedTheDeadlineCannotDisagreeAnyMore() public allHome {
         RoundState memory s = rounds.state(jobId);
         commitAll(jobId, 7);
@@ -912,7 +916,7 @@ contract PhasesTest is Network {
         vm.expectRevert(abi.encodeWithSelector(Members.NotNow.selector, jobId, Phase.TRAIN));
         members.disagree(jobId, s.seed, "another root");
         rounds.advance(jobId);
-        same(rounds.state(jobId).owing, 8, "it owes its cut");
+        same(rounds.state(jobId).owing, 8, "it owes its penalty");
     }
 
     function test_committeeIsTheSmallestTicketsOfThePool() public pure {

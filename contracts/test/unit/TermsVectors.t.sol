@@ -26,22 +26,22 @@ contract TermsVectorsTest is Check {
         compare(".heldByTheContract");
     }
 
-    function compare(string memory place) private view {
+    function compare(string memory path) private view {
         check(isTaken(vm.parseJsonBytes(json, ".base")), "the base");
-        column(string.concat(place, ".taken"), true);
-        column(string.concat(place, ".refused"), false);
+        column(string.concat(path, ".taken"), true);
+        column(string.concat(path, ".refused"), false);
     }
 
     /// @dev Every term is one word of the encoding, so the one with a number is overwritten there.
-    function column(string memory place, bool isFine) private view {
-        uint256[] memory indices = vm.parseJsonUintArray(json, string.concat(place, ".index"));
-        uint256[] memory values = vm.parseJsonUintArray(json, string.concat(place, ".value"));
+    function column(string memory path, bool isValid) private view {
+        uint256[] memory indices = vm.parseJsonUintArray(json, string.concat(path, ".index"));
+        uint256[] memory values = vm.parseJsonUintArray(json, string.concat(path, ".value"));
         check(indices.length > 2 && indices.length == values.length, "there are cases");
         for (uint256 i = 0; i < indices.length; i++) {
             bytes memory terms = vm.parseJsonBytes(json, ".base");
             (uint256 offset, uint256 value) = (32 * (indices[i] + 1), values[i]);
             assembly ("memory-safe") { mstore(add(terms, offset), value) }
-            check(isTaken(terms) == isFine, string.concat(place, " ", vm.toString(i)));
+            check(isTaken(terms) == isValid, string.concat(path, " ", vm.toString(i)));
         }
     }
 

@@ -12,22 +12,22 @@ import {Check} from "../support/Check.sol";
 /// @title The vectors that the Python law wrote (tests/vectors/rounds.json), made again.
 contract VectorsTest is Check {
     string internal json;
-    Hashing.Slot internal slot;
+    Hashing.RoundId internal roundId;
 
     function setUp() public {
         json = vm.readFile("../tests/vectors/rounds.json");
-        vm.chainId(number(".slot.chainId"));
-        slot = Hashing.Slot(
-            vm.parseJsonAddress(json, ".slot.rounds"), number(".slot.jobId"), uint32(number(".slot.round"))
+        vm.chainId(number(".roundId.chainId"));
+        roundId = Hashing.RoundId(
+            vm.parseJsonAddress(json, ".roundId.rounds"), number(".roundId.jobId"), uint32(number(".roundId.round"))
         );
     }
 
     function test_seedsAndCommitteeDraws() public view {
-        same(Hashing.slotHash(slot), word(".slot.hash"), "slot.hash");
+        same(Hashing.roundIdHash(roundId), word(".roundId.hash"), "roundId.hash");
         bytes32 beacon = word(".seeds.blockHash");
         bytes32 reveals = word(".seeds.reveals");
-        same(Hashing.dataSeed(slot, reveals, beacon), word(".seeds.dataSeed"), "seeds.dataSeed");
-        same(Hashing.auditSeed(slot, reveals, beacon), word(".seeds.auditSeed"), "seeds.auditSeed");
+        same(Hashing.dataSeed(roundId, reveals, beacon), word(".seeds.dataSeed"), "seeds.dataSeed");
+        same(Hashing.auditSeed(roundId, reveals, beacon), word(".seeds.auditSeed"), "seeds.auditSeed");
         bytes32[] memory committeeDraws = vm.parseJsonBytes32Array(json, ".seeds.committeeDraws");
         for (uint256 i = 0; i < committeeDraws.length; i++) {
             same(
@@ -36,23 +36,23 @@ contract VectorsTest is Check {
                 "value"
             );
         }
-        bytes32 words = Hashing.noWords(word(".seeds.dataSeed"));
-        same(words, word(".seeds.words[0].accumulator"), "seeds.words[0].accumulator");
+        bytes32 votes = Hashing.noVotes(word(".seeds.dataSeed"));
+        same(votes, word(".seeds.votes[0].accumulator"), "seeds.votes[0].accumulator");
         for (uint256 i = 1; i < 3; i++) {
-            string memory place = string.concat(".seeds.words[", vm.toString(i), "]");
-            words = Hashing.accumulateWord(
-                words, number(string.concat(place, ".place")), number(string.concat(place, ".has"))
+            string memory path = string.concat(".seeds.votes[", vm.toString(i), "]");
+            votes = Hashing.accumulateVote(
+                votes, number(string.concat(path, ".slot")), number(string.concat(path, ".has"))
             );
-            same(words, word(string.concat(place, ".accumulator")), "accumulator");
+            same(votes, word(string.concat(path, ".accumulator")), "accumulator");
         }
     }
 
-    function test_commitmentsAndWords() public view {
+    function test_commitmentsAndWorkTags() public view {
         Reveal memory r = Reveal(
             word(".commit.reveal.updateRoot"),
             word(".commit.reveal.keyHash"),
             word(".commit.reveal.salt"),
-            vm.parseJsonBytes(json, ".commit.reveal.leaves"),
+            vm.parseJsonBytes(json, ".commit.reveal.checkpointCommitments"),
             vm.parseJsonBytes(json, ".commit.reveal.updateCid")
         );
         this.checkReveal(r);
@@ -62,7 +62,7 @@ contract VectorsTest is Check {
         address account = vm.parseJsonAddress(json, ".commit.account");
         bytes32 seed = word(".commit.seed");
         uint256 seat = number(".commit.seat");
-        bytes32 made = Hashing.commitment(slot, seed, seat, account, word(".commit.model"), r);
+        bytes32 made = Hashing.commitment(roundId, seed, seat, account, word(".commit.model"), r);
         same(made, word(".commit.commitment"), "commit.commitment");
         bytes32 first = Hashing.accumulateReveal(seed, seat, made);
         same(first, word(".commit.accumulators[0]"), "commit.accumulators[0]");
@@ -70,12 +70,12 @@ contract VectorsTest is Check {
         same(second, word(".commit.accumulators[1]"), "commit.accumulators[1]");
         bytes32 key = word(".commit.key");
         Reveals.requireKey(r, key);
-        bytes32[] memory words = vm.parseJsonBytes32Array(json, ".commit.words");
-        for (uint256 j = 0; j < words.length; j++) {
-            same(Reveals.workTagAt(r, j, key), words[j], "value");
+        bytes32[] memory tags = vm.parseJsonBytes32Array(json, ".commit.workTags");
+        for (uint256 j = 0; j < tags.length; j++) {
+            same(Reveals.workTagAt(r, j, key), tags[j], "value");
         }
         address member = vm.parseJsonAddress(json, ".commit.member");
-        same(Reveals.fineWord(r, key, member), word(".commit.fine"), "commit.fine");
+        same(Reveals.validDigest(r, key, member), word(".commit.valid"), "commit.valid");
     }
 
     function test_certificates() public {
@@ -90,8 +90,8 @@ contract VectorsTest is Check {
         same(digest, word(".certificate.digest"), "certificate.digest");
         address[] memory committee = new address[](4);
         for (uint256 i = 0; i < 4; i++) {
-            string memory place = string.concat(".certificate.committee[", vm.toString(i), "]");
-            committee[i] = vm.parseJsonAddress(json, place);
+            string memory path = string.concat(".certificate.committee[", vm.toString(i), "]");
+            committee[i] = vm.parseJsonAddress(json, path);
         }
         bytes memory certificate = vm.parseJsonBytes(json, ".certificate.certificate");
         uint256 signers = new EcdsaPolicy().certify(0, committee, digest, certificate);
@@ -99,28 +99,28 @@ contract VectorsTest is Check {
     }
 
     function digestOf(Verdict calldata v) external view returns (bytes32) {
-        return Hashing.certificate(slot, word(".certificate.seed"), word(".certificate.words"), v);
+        return Hashing.certificate(roundId, word(".certificate.seed"), word(".certificate.votes"), v);
     }
 
-    function test_factsAndAuditReports() public view {
-        Facts memory f = Facts(
-            word(".facts.seed"),
-            word(".facts.auditSeed"),
-            word(".facts.reveals"),
-            word(".facts.words"),
-            word(".facts.model"),
-            number(".facts.revealed"),
-            number(".facts.available"),
-            number(".facts.excluded"),
-            number(".facts.ready"),
-            number(".facts.committee")
+    function test_roundRecordsAndAuditReports() public view {
+        RoundRecord memory f = RoundRecord(
+            word(".record.seed"),
+            word(".record.auditSeed"),
+            word(".record.reveals"),
+            word(".record.votes"),
+            word(".record.model"),
+            number(".record.revealed"),
+            number(".record.available"),
+            number(".record.excluded"),
+            number(".record.ready"),
+            number(".record.committee")
         );
-        same(Hashing.facts(f), word(".facts.hash"), "facts.hash");
+        same(Hashing.recordHash(f), word(".record.hash"), "record.hash");
         bytes32 body = keccak256(vm.parseJsonBytes(json, ".auditReport.body"));
         same(body, word(".auditReport.bodyHash"), "auditReport.bodyHash");
         address account = vm.parseJsonAddress(json, ".auditReport.account");
         bytes32 made = Hashing.auditReport(
-            slot,
+            roundId,
             word(".auditReport.auditSeed"),
             uint32(number(".auditReport.id")),
             account,
@@ -131,19 +131,19 @@ contract VectorsTest is Check {
     }
 
     function test_names() public view {
-        address members = vm.parseJsonAddress(json, ".slot.members");
+        address members = vm.parseJsonAddress(json, ".roundId.members");
         for (uint256 i = 0; i < 3; i++) {
-            string memory place = string.concat(".names[", vm.toString(i), "]");
-            Role role = Role(number(string.concat(place, ".role")));
-            uint32 id = uint32(number(string.concat(place, ".id")));
-            Miss kind = Miss(number(string.concat(place, ".kind")));
-            bytes32 set = Hashing.setOf(slot.jobId, role, id);
-            same(set, word(string.concat(place, ".set")), "set");
-            same(Hashing.placeOf(set, slot.round), word(string.concat(place, ".place")), "place");
-            same(Hashing.bondLock(slot.jobId, role, id), word(string.concat(place, ".lock")), "lock");
-            uint16 seat = uint16(number(string.concat(place, ".seat")));
-            bytes32 fault = Hashing.fault(members, slot.jobId, role, id, slot.round, kind, seat);
-            same(fault, word(string.concat(place, ".fault")), "fault");
+            string memory path = string.concat(".names[", vm.toString(i), "]");
+            Role role = Role(number(string.concat(path, ".role")));
+            uint32 id = uint32(number(string.concat(path, ".id")));
+            MissedDuty kind = MissedDuty(number(string.concat(path, ".kind")));
+            bytes32 set = Hashing.setOf(roundId.jobId, role, id);
+            same(set, word(string.concat(path, ".set")), "set");
+            same(Hashing.positionOf(set, roundId.round), word(string.concat(path, ".position")), "position");
+            same(Hashing.bondLock(roundId.jobId, role, id), word(string.concat(path, ".lock")), "lock");
+            uint16 seat = uint16(number(string.concat(path, ".seat")));
+            bytes32 fault = Hashing.fault(members, roundId.jobId, role, id, roundId.round, kind, seat);
+            same(fault, word(string.concat(path, ".fault")), "fault");
         }
     }
 
@@ -153,31 +153,31 @@ contract VectorsTest is Check {
         }
     }
 
-    function checkDraw(string memory place) internal view {
-        bytes32 seed = word(string.concat(place, ".seed"));
-        uint256 ready = number(string.concat(place, ".ready"));
-        uint256 revealed = number(string.concat(place, ".revealed"));
-        uint256 count = number(string.concat(place, ".count"));
-        same(Draws.committee(seed, ready), number(string.concat(place, ".committee")), "committee");
-        uint256[] memory seats = vm.parseJsonUintArray(json, string.concat(place, ".seats"));
-        uint256[] memory ordinals = vm.parseJsonUintArray(json, string.concat(place, ".ordinals"));
-        uint256 excluded = number(string.concat(place, ".excluded"));
+    function checkDraw(string memory path) internal view {
+        bytes32 seed = word(string.concat(path, ".seed"));
+        uint256 ready = number(string.concat(path, ".ready"));
+        uint256 revealed = number(string.concat(path, ".revealed"));
+        uint256 count = number(string.concat(path, ".count"));
+        same(Draws.committee(seed, ready), number(string.concat(path, ".committee")), "committee");
+        uint256[] memory seats = vm.parseJsonUintArray(json, string.concat(path, ".seats"));
+        uint256[] memory ordinals = vm.parseJsonUintArray(json, string.concat(path, ".ordinals"));
+        uint256 excluded = number(string.concat(path, ".excluded"));
         bool areAll = count == Bits.popcount(revealed);
         for (uint256 i = 0; i < seats.length; i++) {
             uint256 rank = Draws.rankOfSeat(seed, revealed, seats[i]);
             if (rank >= count) rank = count + Draws.rankOfSeat(seed, excluded, seats[i]);
             if (!areAll) same(rank, ordinals[i], "ordinal");
-            string memory own = string.concat(place, ".auditors[", vm.toString(i), "]");
+            string memory own = string.concat(path, ".auditors[", vm.toString(i), "]");
             checkAuditors(seed, ready, ordinals[i], vm.parseJsonUintArray(json, own));
         }
     }
 
     function checkAuditors(bytes32 seed, uint256 ready, uint256 ordinal, uint256[] memory auditors) internal pure {
-        uint256 places = Bits.popcount(ready);
+        uint256 slots = Bits.popcount(ready);
         for (uint256 k = 0; k < auditors.length; k++) {
-            uint256 rank = Draws.rankOfPlace(seed, ready, auditors[k]);
-            check(Draws.isAuditor(ordinal, rank, places, k + 1), "auditor");
-            if (k > 0) check(!Draws.isAuditor(ordinal, rank, places, k), "not before");
+            uint256 rank = Draws.rankOfSlot(seed, ready, auditors[k]);
+            check(Draws.isAuditor(ordinal, rank, slots, k + 1), "auditor");
+            if (k > 0) check(!Draws.isAuditor(ordinal, rank, slots, k), "not before");
         }
     }
 

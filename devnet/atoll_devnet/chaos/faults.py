@@ -114,7 +114,7 @@ async def _on_link(storm: Storm, what: str, rate: str) -> None:
 
 
 async def come_or_go(storm: Storm) -> None:
-    """A spare member joins, or gives its places up and ends once its bonds are home."""
+    """A spare member joins, or gives its slots up and ends once its bonds are home."""
     if not storm.spares:
         return
     member = storm.random.choice(storm.spares)

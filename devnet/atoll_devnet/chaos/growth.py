@@ -16,7 +16,7 @@ from atoll_devnet.processes.cluster import Member
 
 PART = 4
 """The first and the last quarter of what was seen are compared."""
-_TABLES = ("facts", "signed", "notes", "measures")
+_TABLES = ("entries", "signed", "notes", "measures")
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Growth:
         if value:
             self._samples[name].append((rounds, value))
 
-    def to_plain(self) -> dict[str, dict[str, Any]]:
+    def to_json_value(self) -> dict[str, dict[str, Any]]:
         """Of each measure the medians of the first and the last quarter, and what a round adds."""
         return {name: _grown(samples) for name, samples in sorted(self._samples.items())}
 

@@ -16,8 +16,8 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.database import open_read_only
 from atoll.chain.follower import Follower
 from atoll.job.ledger.ledger import Ledger
+from atoll.protocol.types import JobId, JobStatus, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import JobId, JobStatus, Role
 from atoll.service.session import Session, open_session
 from atoll.storage.storage import StoreConfig
 from atoll_devnet.processes.cluster import Member
@@ -28,7 +28,8 @@ LOOKS, LOOK_SECONDS = 40, 0.5
 
 @dataclass
 class Signatures:
-    """What members' journals have claimed, as it was first seen: a slot is claimed once, for ever.
+    """What members' journals have claimed, as it was first seen: a subject is claimed once, for
+    ever.
 
     Attributes:
         faults: sentences; none of honest software, whatever was killed.
@@ -38,7 +39,7 @@ class Signatures:
     _seen: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     @property
-    def slots(self) -> int:
+    def subjects(self) -> int:
         """How many were seen."""
         return len(self._seen)
 
@@ -50,13 +51,13 @@ class Signatures:
                 self._compare(member.name, found)
 
     def _compare(self, name: str, found: dict[str, bytes]) -> None:
-        for slot, content in found.items():
-            before = self._seen.setdefault((name, slot), content)
+        for subject, content in found.items():
+            before = self._seen.setdefault((name, subject), content)
             if before != content:
-                self.faults.append(f"{name} signed {slot} twice")
-        for who, slot in self._seen:
-            if who == name and slot not in found:
-                self.faults.append(f"{name} forgot that it signed {slot}")
+                self.faults.append(f"{name} signed {subject} twice")
+        for who, subject in self._seen:
+            if who == name and subject not in found:
+                self.faults.append(f"{name} forgot that it signed {subject}")
 
 
 def _signed(member: Member) -> dict[str, bytes] | None:
@@ -64,10 +65,10 @@ def _signed(member: Member) -> dict[str, bytes] | None:
         return None
     try:
         with closing(open_read_only(member.journal_file)) as database:
-            rows = database.execute("SELECT slot, content FROM signed").fetchall()
+            rows = database.execute("SELECT subject, content FROM signed").fetchall()
     except sqlite3.Error:
         return None
-    return {slot: bytes(content) for slot, content in rows}
+    return {subject: bytes(content) for subject, content in rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Verdict:
 
     Attributes:
         lost: why it did not come to its end; empty where it did.
-        slashed: who fell, or is accused by an auditor; nobody, where everyone is honest.
+        slashed: who was slashed, or is accused by an auditor; nobody, where everyone is honest.
         misses: duties that nobody did in time.
         money: what does not add up.
     """
@@ -85,7 +86,7 @@ class Verdict:
     rounds: int
     lost: str
     slashed: tuple[str, ...]
-    misses: tuple[str, ...]
+    missed_duties: tuple[str, ...]
     money: tuple[str, ...]
 
 
@@ -93,14 +94,14 @@ async def judge(chain: AtollChain, follower: Follower, job: JobId) -> Verdict:
     """Holds a job's events against its contract. Raises RpcUnavailable."""
     view, block = follower.views[job], hex(follower.confirmed)
     ledger = Ledger.of(view, follower.history(), view.block.timestamp)
-    fell = [f"{loss.account} in round {loss.round}" for loss in ledger.losses if loss.is_slash]
+    slashed = [f"{loss.account} in round {loss.round}" for loss in ledger.losses if loss.is_slash]
     missed = (loss for loss in ledger.losses if not loss.is_slash)
     return Verdict(
         job=job,
         rounds=len(view.settled),
         lost=_lost(view),
-        slashed=(*fell, *_accused(view)),
-        misses=tuple(f"{loss.account}: {loss.why}, round {loss.round}" for loss in missed),
+        slashed=(*slashed, *_accused(view)),
+        missed_duties=tuple(f"{loss.account}: {loss.why}, round {loss.round}" for loss in missed),
         money=tuple(ledger.faults_against(await chain.escrow(job, block))),
     )
 
@@ -113,12 +114,12 @@ def _lost(view: JobView) -> str:
 
 
 def _accused(view: JobView) -> Iterator[str]:
-    for past in view.settled:
-        for auditor, body in past.bodies.items():
+    for settled_round in view.settled:
+        for auditor, body in settled_round.bodies.items():
             for duty in body.duties:
-                if not duty.is_fine and (auditor, duty.seat) not in past.contests:
+                if not duty.is_valid and (auditor, duty.seat) not in settled_round.contests:
                     who = view.verifiers[auditor].account
-                    yield f"seat {duty.seat} in round {past.round}, which {who} accuses"
+                    yield f"seat {duty.seat} in round {settled_round.round}, which {who} accuses"
 
 
 async def misremembered(session: Session, folder: Path) -> list[str]:
@@ -137,18 +138,18 @@ async def misremembered(session: Session, folder: Path) -> list[str]:
             await asyncio.sleep(LOOK_SECONDS)
         else:
             return ["who saw every reorg remembers other events than the chain has"]
-        told, remembered = anew.follower.views, session.follower.views
+        views, remembered = anew.follower.views, session.follower.views
         return [
             f"job {job}: who saw every reorg has another view of it than who reads it now"
-            for job in sorted({*told, *remembered})
-            if told.get(job) != remembered.get(job)
+            for job in sorted({*views, *remembered})
+            if views.get(job) != remembered.get(job)
         ]
 
 
 async def lacking(chain: AtollChain, member: Member, start: int, follower: Follower) -> int:
     """Wei that a member's wallet and stakes lack of what it started with and was paid.
 
-    What it was cut is counted as lacking.
+    What it was penalised is counted as lacking.
     """
     stakes = [await chain.stake(member.account, role) for role in Role]
     held = sum(stake.active + stake.unbonding for stake in stakes)

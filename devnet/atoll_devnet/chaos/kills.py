@@ -20,12 +20,12 @@ async def kill_one(storm: Storm) -> None:
         storm.note(f"kills {CHAIN}")
         return
     if kind == SUBMITTER:
-        running = [one for one in storm.submissions if one.process.is_running]
+        running = [choice for choice in storm.submissions if choice.process.is_running]
         if running:
-            one = storm.random.choice(running)
-            one.process.kill()
-            one.process.start()
-            storm.note(f"kills {SUBMITTER}: {one.name}")
+            choice = storm.random.choice(running)
+            choice.process.kill()
+            choice.process.start()
+            storm.note(f"kills {SUBMITTER}: {choice.name}")
         return
     member = storm.random.choice([m for m in storm.cluster.members if m.process.is_running])
     if kind == SERVICE:

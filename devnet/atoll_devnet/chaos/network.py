@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from random import Random
 from typing import Final
 
-from atoll.protocol.words import Role
-from atoll.service.beside import beside
+from atoll.protocol.types import Role
+from atoll.service.background_tasks import background_tasks
 from atoll.service.session import SessionConfig, open_session
 from atoll.storage.storage import StoreConfig
 from atoll_devnet.chaos.storm import Storm, StormConfig, Tell
@@ -55,7 +55,7 @@ async def storm(config: StormConfig, tell: Tell) -> AsyncIterator[Storm]:
         stack.callback(_stop_submitters, found)
         seen = Seen(lambda: found.views, lambda: found.now, lambda: session.follower.confirmed)
         work = [found.follow(), skip_windows(cluster, seen, lambda _: None)]
-        await stack.enter_async_context(beside(work))
+        await stack.enter_async_context(background_tasks(work))
         found.began = time.monotonic()
         yield found
 
@@ -106,5 +106,5 @@ def _mount_small_disk(member: Member, mounts: ExitStack) -> None:
 
 
 def _stop_submitters(storm: Storm) -> None:
-    for one in storm.submissions:
-        one.process.stop()
+    for submission in storm.submissions:
+        submission.process.stop()

@@ -20,9 +20,9 @@ from typing import Any
 from atoll.errors import ChainError
 from atoll.job.spec import JobSpec
 from atoll.protocol.keeper_calls import keeper_calls
+from atoll.protocol.types import JobId
 from atoll.protocol.views import JobView
-from atoll.protocol.words import JobId
-from atoll.service.duties.keeper_calls import is_over
+from atoll.service.duties.send_keeper_calls import is_over
 from atoll.service.session import Session
 from atoll_devnet.chaos.growth import Growth
 from atoll_devnet.chaos.invariants import Signatures, Verdict, judge, lacking, misremembered
@@ -252,14 +252,14 @@ class Storm:
             "jobs": len(jobs),
             "rounds": sum(job.rounds for job in jobs),
             "lost": [f"job {job.job}: {job.lost}" for job in jobs if job.lost],
-            "signed": self.signatures.slots,
+            "signed": self.signatures.subjects,
             "signed_twice": list(dict.fromkeys(self.signatures.faults)),
             "slashed": _of(jobs, "slashed"),
             "money": _of(jobs, "money"),
-            "misses": _of(jobs, "misses"),
+            "missed_duties": _of(jobs, "missed_duties"),
             "lacks_wei": {name: str(wei) for name, wei in lacks.items() if wei},
             "findings": self.findings,
-            "growth": self.growth.to_plain(),
+            "growth": self.growth.to_json_value(),
         }
 
 

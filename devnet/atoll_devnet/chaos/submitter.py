@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from atoll.job.document import to_toml
 from atoll.job.spec import JobSpec
-from atoll.protocol.words import JobId
+from atoll.job.toml_files import to_toml
+from atoll.protocol.types import JobId
 from atoll_devnet.processes.cluster import Cluster
 from atoll_devnet.processes.warm import MemberProcess
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from atoll.errors import ConfigError
-from atoll.protocol.owes import Duty
+from atoll.protocol.obligations import Duty
 
 if TYPE_CHECKING:
     from atoll.service.watcher import Player
@@ -29,7 +29,7 @@ PROVIDER_CHEATS: Mapping[str, str] = {
     "copy": "trains nothing and sends another seat's last update",
     "partial": "trains one segment a round, says so, and wants to be paid for ever",
     "alternate": "trains one segment in every second round, so that all who do merge nothing",
-    "wrong-words": "trains honestly and invents the words that show it",
+    "wrong-work-tags": "trains honestly and invents the work tags that show it",
     # what is sent of it
     "sign-flip": "trains honestly and sends the update negated",
     "flip5": "trains honestly and sends -5 times its update",
@@ -37,8 +37,8 @@ PROVIDER_CHEATS: Mapping[str, str] = {
     "noise": "trains honestly and sends noise as large as its update",
     "omniscient": "knows every seat's update and pulls the mean as far as their spread hides it",
     "forged-moments": "sends an honest update with the first moment turned round and ten times it",
-    "forged-sums": "sends an honest update with sums of the second moment a thousand times smaller",
-    "nan-moments": "sends an honest update whose sums of the second moment are NaNs",
+    "forged-second-moments": "sends an honest update with second moments a thousand times smaller",
+    "nan-moments": "sends an honest update whose factored second moments are NaNs",
     "garbage": "sends bytes that are no update",
     "garbage-shapes": "sends the well-formed update of another model",
     # what is served of it
@@ -48,18 +48,18 @@ PROVIDER_CHEATS: Mapping[str, str] = {
     "half-served": "answers every second request for a block",
     # what is said on the chain
     "no-reveal": "commits and never reveals",
-    "no-key": "is drawn and never shows the key of its words",
+    "no-key": "is drawn and never shows the key of its work tags",
 }
 VERIFIER_CHEATS: Mapping[str, str] = {
-    "null": "replays nothing and says of every seat that it is fine",
+    "null": "replays nothing and says of every seat that it is valid",
     "copier": "replays nothing and repeats another auditor's audit report",
     "no-open": "never opens its audit reports",
     "no-sign": "never signs a certificate",
     "wrong-merge": "signs another model than its merge gave",
     "false-have": "says that it has the updates that it lacks, and none of those that it has",
-    "false-differs": "accuses the first seat that it finds honest, and plays that to its end",
+    "false-mismatch": "accuses the first seat that it finds honest, and plays that to its end",
     "no-challenge": "accuses, and never brings it before the judge",
-    "false-fine": "says of every seat that it is fine, whatever its replay gives",
+    "false-valid": "says of every seat that it is valid, whatever its replay gives",
     "offline": "says that it is ready, then does nothing",
 }
 WATCHER_CHEATS: Mapping[str, str] = {

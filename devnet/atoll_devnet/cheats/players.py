@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from atoll.numerics.trace.imports import Sources
-from atoll.numerics.trace.program import Program
-from atoll.protocol.games.claims import Move
+from atoll.numerics.trace.imports import TraceSources
+from atoll.numerics.trace.program_tree import Program
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
+from atoll.protocol.games.moves import Move
 from atoll.protocol.games.players import Question
 from atoll.protocol.games.trees import MemoryTree, piece_tree, top
-from atoll.protocol.leaves import Leaves
-from atoll.protocol.words import Digest
-from atoll.service.duties.replay import DoReplay
-from atoll.service.judging import move_by
-from atoll.train.judged import JudgeTask, Position
-from atoll.train.judging import OwnRun, OwnTrace
+from atoll.protocol.types import Digest
+from atoll.service.duties.replay_seat import DoReplay
+from atoll.service.game_moves import move_by
+from atoll.train.judge_task import JudgeTask, Position
+from atoll.train.own_run import OwnRun, OwnTrace
 from atoll.train.replay import SeatReplay
 from atoll_devnet.cheats.verifiers import SHAM_MOVE, SHAM_REPLAY
 
@@ -23,8 +23,8 @@ from atoll_devnet.cheats.verifiers import SHAM_MOVE, SHAM_REPLAY
 def sham_replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Says of every seat that its first segment is wrong."""
     del model, store_dir
-    revealed = Leaves.from_bytes(command.leaves).items[0].state
-    return SeatReplay(words=(), differs_at=0, own=Digest(_turned(revealed)), seconds=0.0)
+    revealed = CheckpointCommitments.from_bytes(command.checkpoint_commitments).items[0].state
+    return SeatReplay(work_tags=(), mismatch_at=0, own=Digest(_turned(revealed)), seconds=0.0)
 
 
 @SHAM_MOVE.runs
@@ -48,7 +48,7 @@ class ShamRun(OwnRun):
 class ShamTrace(OwnTrace):
     """Has a bit of its middle node turned over."""
 
-    def __init__(self, program: Program, part: int, sources: Sources) -> None:
+    def __init__(self, program: Program, part: int, sources: TraceSources) -> None:
         super().__init__(program, part, sources)
         leaves = [self._tree.leaf(i) for i in range(self._tree.count)]
         self._false = len(leaves) // 2

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from atoll.protocol.types import Phase
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Phase
 from atoll.service.duties.game import Play
 from atoll.service.gateway_process import Serves
 from atoll.service.task import Task
@@ -89,8 +89,8 @@ class Alternate(ProviderBehaviour):
     train_function: Train = Task("cheat-alternate.v1", _TRAINING)
 
 
-class WrongWords(ProviderBehaviour):
-    """Would have honest auditors lose their fees and places."""
+class WrongWorkTags(ProviderBehaviour):
+    """Would have honest auditors lose their fees and slots."""
 
     train_function: Train = Task("cheat-wrong-words.v1", _TRAINING)
 
@@ -131,7 +131,7 @@ class ForgedMoments(ProviderBehaviour):
     train_function: Train = Task("cheat-forged-moments.v1", _TRAINING)
 
 
-class ForgedSums(ProviderBehaviour):
+class ForgedSecondMoments(ProviderBehaviour):
     """Would have the next round begin with steps far too large."""
 
     train_function: Train = Task("cheat-forged-sums.v1", _TRAINING)
@@ -193,7 +193,7 @@ class NoReveal(ProviderBehaviour):
 
 
 class NoKey(ProviderBehaviour):
-    """Would have nobody's words scored."""
+    """Would have nobody's digests scored."""
 
     def skips_key(self, view: JobView) -> bool:
         return True
@@ -209,14 +209,14 @@ BEHAVIOURS: Mapping[str, type[ProviderBehaviour]] = {
     "copy": Copy,
     "partial": Partial,
     "alternate": Alternate,
-    "wrong-words": WrongWords,
+    "wrong-work-tags": WrongWorkTags,
     "sign-flip": SignFlip,
     "flip5": Flip5,
     "scale": Scale,
     "noise": Noise,
     "omniscient": Omniscient,
     "forged-moments": ForgedMoments,
-    "forged-sums": ForgedSums,
+    "forged-second-moments": ForgedSecondMoments,
     "nan-moments": NanMoments,
     "garbage": Garbage,
     "garbage-shapes": GarbageShapes,

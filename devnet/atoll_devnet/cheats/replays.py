@@ -7,27 +7,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from atoll.protocol.leaves import Leaves
-from atoll.service.duties.replay import DoReplay
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
+from atoll.service.duties.replay_seat import DoReplay
 from atoll.service.tasks import task_of
 from atoll.storage.local import LocalStore
 from atoll.train.probe import pin_torch
 from atoll.train.replay import SeatReplay
 from atoll.train.round import train_round
-from atoll_devnet.cheats.verifiers import ALWAYS_FINE, GUESSED
+from atoll_devnet.cheats.verifiers import ALWAYS_VALID, GUESSED
 
 
 @GUESSED.runs
 def guessed(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
-    """Runs nothing and knows no word."""
+    """Runs nothing and knows no work_tag."""
     del model, store_dir
     return SeatReplay((), None, command.update_root, 0.0)
 
 
-@ALWAYS_FINE.runs
-def always_fine(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
-    """Runs the seat's round and tells its words, whatever the seat says to have come to."""
+@ALWAYS_VALID.runs
+def always_valid(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
+    """Runs the seat's round and tells its work_tags, whatever the seat says to have come to."""
     pin_torch()
-    told, task = Leaves.from_bytes(command.leaves), task_of(command, model)
+    told, task = (
+        CheckpointCommitments.from_bytes(command.checkpoint_commitments),
+        task_of(command, model),
+    )
     own = train_round(replace(task, segments=told.segments), LocalStore(store_dir))
-    return SeatReplay(own.words, None, command.update_root, own.seconds_in_steps)
+    return SeatReplay(own.work_tags, None, command.update_root, own.seconds_in_steps)

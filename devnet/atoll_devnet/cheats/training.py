@@ -18,23 +18,23 @@ from torch import Tensor
 
 from atoll.numerics.codec.header import header_length
 from atoll.numerics.codec.registry import seat_codec
-from atoll.numerics.link import close_round
 from atoll.numerics.sections import UpdateLayout, filled
 from atoll.numerics.segment import Course, SegmentRun
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import state_roots
-from atoll.protocol.games.claims import Move
+from atoll.numerics.update_proof import close_round
+from atoll.protocol.checkpoint_commitments import StepWork
+from atoll.protocol.games.moves import Move
 from atoll.protocol.games.players import Question
-from atoll.protocol.leaves import StepWork
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Digest, SeatIndex
-from atoll.service.judging import move_by
+from atoll.protocol.types import Digest, SeatIndex
+from atoll.service.game_moves import move_by
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.train.course import open_course
-from atoll.train.initial import open_initial_state
-from atoll.train.judged import JudgeTask, Position
-from atoll.train.judging import OwnRun
+from atoll.train.initial_model import open_initial_state
+from atoll.train.judge_task import JudgeTask, Position
+from atoll.train.own_run import OwnRun
 from atoll.train.probe import pin_torch
 from atoll.train.resume import Keeping, carry
 from atoll.train.round import TrainedRound, train_round
@@ -73,11 +73,11 @@ def hollow(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     if not first.trained.segments:
         return first.trained
     invented = [_invented(first.trained.states[0], j) for j in range(1, segments)]
-    words = [_invented(first.trained.words[0], j) for j in range(1, segments)]
+    work_tags = [_invented(first.trained.work_tags[0], j) for j in range(1, segments)]
     return replace(
         first.trained,
         states=(*first.trained.states, *invented),
-        words=(*first.trained.words, *words),
+        work_tags=(*first.trained.work_tags, *work_tags),
         update=update,
     )
 
@@ -86,7 +86,7 @@ def hollow(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
 def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains one segment of the round on planted text; which one changes with the round."""
     del extra
-    poisoned = _poisoned_segment(task.manifest, task.slot.round)
+    poisoned = _poisoned_segment(task.manifest, task.round_id.round)
 
     def run(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         return run_alone(states, segment, _poisoned(course) if segment == poisoned else course)
@@ -110,7 +110,9 @@ def poison_reset_period(task: TrainTask, store_dir: str, extra: Extra) -> Traine
 def poisoned_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:
     """A move in a game by the run that was really made, planted text included."""
     manifest = Manifest.from_bytes(task.manifest)
-    is_poisoned = task.segment == _poisoned_segment(manifest, task.round) and not task.is_link
+    is_poisoned = (
+        task.segment == _poisoned_segment(manifest, task.round) and not task.is_update_proof
+    )
     return move_by(task, position, store_dir, _poisoned_run if is_poisoned else OwnRun)
 
 
@@ -150,7 +152,7 @@ def stale_model(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     `extra` is that model's CID from round 2 on; round 1's is the initial model.
     """
     pin_torch()
-    if task.slot.round == 0:
+    if task.round_id.round == 0:
         return _Round(task, store_dir).trained
     store = LocalStore(store_dir)
     if extra:
@@ -186,16 +188,16 @@ def partial(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
 def alternate(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """One segment in even rounds, and says so; all of them in odd ones."""
     del extra
-    one = replace(task, segments=1) if task.slot.round % 2 == 0 else task
+    one = replace(task, segments=1) if task.round_id.round % 2 == 0 else task
     return _Round(one, store_dir).trained
 
 
-@providers.WrongWords.train_function.runs
-def wrong_words(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+@providers.WrongWorkTags.train_function.runs
+def wrong_work_tags(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round whose work tags are invented."""
     del extra
     honest = _Round(task, store_dir).trained
-    return replace(honest, words=tuple(_invented(word, 0) for word in honest.words))
+    return replace(honest, work_tags=tuple(_invented(work_tag, 0) for work_tag in honest.work_tags))
 
 
 # --- what is sent ---
@@ -261,7 +263,7 @@ def _furthest(deltas: Sequence[Tensor]) -> Tensor:
 def forged_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round that tells a first moment turned round, and far too large.
 
-    What moves the model is honest, so that only the next round's opening suffers.
+    What moves the model is honest, so that only the next round's start suffers.
     """
     del extra
     honest = _Round(task, store_dir)
@@ -269,9 +271,9 @@ def forged_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRoun
     return honest.sending(replace(honest.last, m=forged))
 
 
-@providers.ForgedSums.train_function.runs
-def forged_sums(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
-    """An honest round that tells sums of the second moment that are far too small."""
+@providers.ForgedSecondMoments.train_function.runs
+def forged_second_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """An honest round that tells factored second moments that are far too small."""
     del extra
     honest = _Round(task, store_dir)
     forged = {name: v * SHRUNK for name, v in honest.last.v.items()}
@@ -280,13 +282,13 @@ def forged_sums(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
 
 @providers.NanMoments.train_function.runs
 def nan_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
-    """An honest round whose sums of the second moment are NaNs behind an honest header."""
+    """An honest round whose factored second moments are NaNs behind an honest header."""
     del extra
     honest = _Round(task, store_dir)
-    sums = honest.layout.sums
-    if sums is None:
+    factored = honest.layout.factored
+    if factored is None:
         return honest.trained
-    nans = np.full(sums.total, np.nan, dtype="<f4").tobytes()
+    nans = np.full(factored.total, np.nan, dtype="<f4").tobytes()
     update = honest.trained.update
     return replace(honest.trained, update=update[: len(update) - len(nans)] + nans)
 
@@ -403,9 +405,9 @@ class _Guesser:
 
     def __call__(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         if self._trains_odd and segment % 2 == 1:
-            done = run_alone(states, segment, course)
-            self._loss = done.losses[-1]
-            return done
+            segment_run = run_alone(states, segment, course)
+            self._loss = segment_run.losses[-1]
+            return segment_run
         return self._guess(states.pop(), course)
 
     def _guess(self, state: SeatState, course: Course) -> SegmentRun:

@@ -10,19 +10,19 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-from atoll.protocol.audit_reports import FINE, Body, Duty
+from atoll.protocol.audit_reports import VALID, Body, Duty
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import Bitmap, Digest, Verdict
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Bitmap, Digest, Verdict
 from atoll.service.duties.game import Play
-from atoll.service.duties.replay import Replay
+from atoll.service.duties.replay_seat import Replay
 from atoll.service.task import Task
 from atoll_verifier.behaviour import VerifierBehaviour
 
 _REPLAYS: Final = "atoll_devnet.cheats.replays"
 _PLAYERS: Final = "atoll_devnet.cheats.players"
 GUESSED: Final[Replay] = Task("cheat-guessed-replay.v1", _REPLAYS)
-ALWAYS_FINE: Final[Replay] = Task("cheat-always-fine.v1", _REPLAYS)
+ALWAYS_VALID: Final[Replay] = Task("cheat-always-fine.v1", _REPLAYS)
 SHAM_MOVE: Final[Play] = Task("cheat-sham-move.v1", _PLAYERS)
 SHAM_REPLAY: Final[Replay] = Task("cheat-sham-replay.v1", _PLAYERS)
 
@@ -38,8 +38,8 @@ class Copier(VerifierBehaviour):
 
     replay_function: Replay = GUESSED
 
-    def sent_audit_report(self, past: SettledRound, audit_report: Digest) -> Digest | None:
-        return next(iter(past.audit_reports.values()), None)
+    def sent_audit_report(self, settled_round: SettledRound, audit_report: Digest) -> Digest | None:
+        return next(iter(settled_round.audit_reports.values()), None)
 
     def skips_opening(self, view: JobView) -> bool:
         return True
@@ -70,24 +70,24 @@ class WrongMerge(VerifierBehaviour):
 class FalseHave(VerifierBehaviour):
     """Would take pay from who served and give it to who did not."""
 
-    def word_override(self, view: JobView, has: Bitmap) -> Bitmap:
+    def vote_override(self, view: JobView, has: Bitmap) -> Bitmap:
         return Bitmap(view.open.revealed & ~has) if view.open else has
 
 
-class FalseDiffers(VerifierBehaviour):
+class FalseMismatch(VerifierBehaviour):
     """Accuses somebody honest, says nothing of anybody else's faults, and plays what it said."""
 
     judge_function: Play = SHAM_MOVE
 
     def audit_report_override(self, view: JobView, body: Body) -> Body:
-        honest = next((duty.seat for duty in body.duties if duty.is_fine), None)
+        honest = next((duty.seat for duty in body.duties if duty.is_valid), None)
         return Body(tuple(_accusing(duty, duty.seat == honest) for duty in body.duties))
 
 
 def _accusing(duty: Duty, is_accused: bool) -> Duty:
     if is_accused:
-        return Duty(duty.seat, 0, Digest(sha256(b"elsewhere" + duty.word).digest()))
-    return duty if duty.is_fine else Duty(duty.seat, FINE, duty.word)
+        return Duty(duty.seat, 0, Digest(sha256(b"elsewhere" + duty.digest).digest()))
+    return duty if duty.is_valid else Duty(duty.seat, VALID, duty.digest)
 
 
 class NoChallenge(VerifierBehaviour):
@@ -97,10 +97,10 @@ class NoChallenge(VerifierBehaviour):
         return False
 
 
-class FalseFine(VerifierBehaviour):
-    """Lets everybody pass, and says the words of an honest run."""
+class FalseValid(VerifierBehaviour):
+    """Lets everybody pass, and says the digests of an honest run."""
 
-    replay_function: Replay = ALWAYS_FINE
+    replay_function: Replay = ALWAYS_VALID
 
     def may_accuse(self, view: JobView) -> bool:
         return False
@@ -120,8 +120,8 @@ BEHAVIOURS: Mapping[str, type[VerifierBehaviour]] = {
     "no-sign": NoSign,
     "wrong-merge": WrongMerge,
     "false-have": FalseHave,
-    "false-differs": FalseDiffers,
+    "false-mismatch": FalseMismatch,
     "no-challenge": NoChallenge,
-    "false-fine": FalseFine,
+    "false-valid": FalseValid,
     "offline": Offline,
 }

@@ -19,7 +19,7 @@ from atoll.chain.deploy import DeployConfig
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import create_key, list_keys, load_key
 from atoll.errors import ConfigError
-from atoll.protocol.words import TOKEN, Address, Role
+from atoll.protocol.types import TOKEN, Address, Role
 from atoll_devnet.cheats.catalogue import (
     check_provider_cheat,
     check_verifier_cheat,
@@ -51,7 +51,7 @@ class ClusterConfig:
         block_seconds: the chain's interval.
         deployment: what the contracts start with; None takes the development network's.
         chain_port: 0 takes a free one.
-        in_order: member i takes seat or place i, and a job opens once all are in.
+        in_order: member i takes seat or slot i, and a job opens once all are in.
         store: every member's storage backend.
         beginning: the folder of a network that `prepare_beginning` made, with at least as many
             members; this one starts with its chain, contracts, keys and money.

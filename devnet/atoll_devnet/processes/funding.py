@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.deploy import DeployConfig, deploy
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import account_of
 from atoll.errors import TransactionFailed
-from atoll.protocol.words import TOKEN, Address
+from atoll.protocol.types import TOKEN, Address
 from atoll_devnet.processes.chain import FAUCET_KEY, Endpoint
 
 if TYPE_CHECKING:

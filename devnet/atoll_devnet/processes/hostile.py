@@ -5,7 +5,7 @@ from __future__ import annotations
 from eth_abi.abi import encode
 
 from atoll.chain.abi import registry
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 EMITTER = "0x6020356000356040360380604060003760" + "00a200"
 """EVM code that logs its calldata: two words of topics, then the data.

@@ -2,8 +2,8 @@
 
 Run as `python -m atoll_devnet.processes.member ROLE --config FILE [--cheat NAME]`.
 
-It is `atoll_node`'s or `atoll_verifier`'s service, told which place to wait for and, perhaps, what
-to do wrong; or an outsider who watches.
+It is `atoll_node`'s or `atoll_verifier`'s service, told which seat or slot to wait for and,
+perhaps, what to do wrong; or an outsider who watches.
 """
 
 from __future__ import annotations

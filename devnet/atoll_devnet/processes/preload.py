@@ -27,7 +27,7 @@ MODULES = (
     "atoll_devnet.processes.member",
     *(f"atoll_devnet.cheats.{name}" for name in ("providers", "verifiers", "players")),
     *(f"atoll_devnet.cheats.{name}" for name in ("training", "replays")),
-    *("atoll_node.tasks", "atoll.service.tasks", "atoll.service.judging"),
+    *("atoll_node.tasks", "atoll.service.tasks", "atoll.service.game_moves"),
     *("atoll_devnet.run.evaluation", "atoll.train.answers"),
 )
 

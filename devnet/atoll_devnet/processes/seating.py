@@ -1,4 +1,4 @@
-"""Who sits where: member i has seat or place i, and a job opens once all are in.
+"""Who sits where: member i has seat or slot i, and a job opens once all are in.
 
 Otherwise the fastest few would start without the others, and a cheat's seat could not be named.
 """
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from atoll.protocol.types import Phase
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Phase
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_verifier.behaviour import VerifierBehaviour
 
@@ -38,21 +38,21 @@ def placed_provider(behaviour: ProviderBehaviour, place: Place) -> ProviderBehav
     """The same behaviour on the seat of its number."""
     kind = type(behaviour)
 
-    def pick_place(self: ProviderBehaviour, view: JobView, free: Sequence[int]) -> int | None:
+    def pick_index(self: ProviderBehaviour, view: JobView, free: Sequence[int]) -> int | None:
         return place.pick(free)
 
-    return cast(ProviderBehaviour, type(kind.__name__, (kind,), {"pick_place": pick_place})())
+    return cast(ProviderBehaviour, type(kind.__name__, (kind,), {"pick_index": pick_index})())
 
 
 def placed_verifier(behaviour: VerifierBehaviour, place: Place) -> VerifierBehaviour:
-    """The same behaviour at the place of its number, ready only once everyone is in."""
+    """The same behaviour at the slot of its number, ready only once everyone is in."""
     kind = type(behaviour)
 
-    def pick_place(self: VerifierBehaviour, view: JobView, free: Sequence[int]) -> int | None:
+    def pick_index(self: VerifierBehaviour, view: JobView, free: Sequence[int]) -> int | None:
         return place.pick(free)
 
     def may_say_ready(self: VerifierBehaviour, view: JobView) -> bool:
         return place.is_complete(view) and kind.may_say_ready(self, view)
 
-    hooks = {"pick_place": pick_place, "may_say_ready": may_say_ready}
+    hooks = {"pick_index": pick_index, "may_say_ready": may_say_ready}
     return cast(VerifierBehaviour, type(kind.__name__, (kind,), hooks)())

@@ -14,13 +14,13 @@ from rich.text import Text
 from atoll.job.event_text import numbers
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import to_bitmap
 from atoll.protocol.views import JobView
-from atoll.protocol.words import to_bitmap
 
 _COLOURS = (
-    ("falls", "red"),
+    ("is slashed", "red"),
     ("loses", "red"),
-    ("differs", "yellow"),
+    ("mismatch", "yellow"),
     ("disputes", "yellow"),
     ("game", "yellow"),
     ("paid", "green"),
@@ -72,8 +72,8 @@ def _round_table(view: JobView, now: int, losses: dict[int, float]) -> Table:
         table.add_row("round", f"{view.round} of {rounds} done  {view.phase.name.lower()}")
     else:
         _running_rows(table, view.open, f"{view.round + 1} of {rounds}", now)
-    for past in view.auditing(now):
-        table.add_row(f"audit {past.round}", _audit(past, now))
+    for settled_round in view.auditing(now):
+        table.add_row(f"audit {settled_round.round}", _audit(settled_round, now))
     playing = [str(game.id) for game in view.games.values() if game.is_open]
     if playing:
         table.add_row("games", ", ".join(playing))
@@ -87,18 +87,18 @@ def _running_rows(table: Table, running: OpenRound, which: str, now: int) -> Non
     table.add_row("round", f"{which}  {running.phase.name.lower()}  {left} s left")
     table.add_row("committed", f"{numbers(running.committed)} of {numbers(running.counting)}")
     table.add_row("revealed", numbers(running.revealed))
-    words = numbers(to_bitmap(running.words))
-    table.add_row("words", f"{words} of the committee {numbers(running.committee)}")
+    votes = numbers(to_bitmap(running.votes))
+    table.add_row("votes", f"{votes} of the committee {numbers(running.committee)}")
 
 
-def _audit(past: SettledRound, now: int) -> str:
+def _audit(settled_round: SettledRound, now: int) -> str:
     """How far the audit behind a settled round is."""
-    clock, due = past.clock, len(past.duties)
-    drawn = f"seats {numbers(past.drawn)} drawn"
+    clock, due = settled_round.clock, len(settled_round.duties)
+    drawn = f"seats {numbers(settled_round.drawn)} drawn"
     if now < clock.audit_end:
-        return f"{drawn}, {len(past.audit_reports)} of {due} audit reports sealed"
+        return f"{drawn}, {len(settled_round.audit_reports)} of {due} audit reports sealed"
     if now < clock.open_end:
-        return f"{drawn}, {len(past.bodies)} of {due} audit reports open"
+        return f"{drawn}, {len(settled_round.bodies)} of {due} audit reports open"
     if now < clock.keys_end:
-        return f"{drawn}, keys of {numbers(to_bitmap(past.keys))} shown"
+        return f"{drawn}, keys of {numbers(to_bitmap(settled_round.keys))} shown"
     return f"{drawn}, {clock.window_end - now} s for games are left"

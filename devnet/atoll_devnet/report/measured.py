@@ -13,15 +13,15 @@ from atoll.chain.structs import Escrow
 from atoll.job.ledger.entries import RoundTimes
 from atoll.job.ledger.ledger import Ledger
 from atoll.protocol.manifest import Manifest
+from atoll.protocol.types import Address
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.cluster import Cluster, Member
 
 GAS_LABELS = {
     "commit": "commit",
     "reveal": "reveal",
-    "have": "word",
+    "have": "vote",
     "settle": "settle",
     "audit_report": "sealAuditReport",
     "open": "open",
@@ -133,7 +133,9 @@ def _share(
 def _rounds_of(member: Member, view: JobView) -> int:
     """Settled rounds that the member revealed in."""
     return sum(
-        told.account == member.account for past in view.settled for told in past.reveals.values()
+        reveal.account == member.account
+        for settled_round in view.settled
+        for reveal in settled_round.reveals.values()
     )
 
 

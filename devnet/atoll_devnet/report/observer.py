@@ -13,10 +13,10 @@ from atoll.job.event_text import Names, describe
 from atoll.job.figures import certified_loss, cid_of
 from atoll.job.ledger.ledger import Ledger
 from atoll.protocol.events import Refunded
-from atoll.protocol.held_out import loss_of
+from atoll.protocol.losses import loss_of
 from atoll.protocol.manifest import Manifest
+from atoll.protocol.types import JobId
 from atoll.protocol.views import JobView
-from atoll.protocol.words import JobId
 from atoll.service.session import Session
 from atoll.service.worker import Worker
 from atoll.storage.cid import Cid
@@ -116,7 +116,7 @@ class Observer:
         await self.watched.fetcher.fetch(Cid.from_bytes(cid), MAX_STATE_BYTES)
 
     def _fold(self, news: News) -> None:
-        for item in (*news.past, *(step.item for step in news.folded)):
+        for item in (*news.earlier, *(step.item for step in news.folded)):
             self._tell(item)
         if news.head is not None:
             self.now = news.head.timestamp

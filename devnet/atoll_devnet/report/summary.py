@@ -50,7 +50,7 @@ def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int 
 
 
 def _rounds(report: Mapping[str, Any]) -> Table:
-    names = ("round", "revealed", "merged", "excluded", "audited", "differs", "paid", "loss", "s")
+    names = ("round", "revealed", "merged", "excluded", "audited", "mismatch", "paid", "loss", "s")
     table = Table(*names, title="Rounds, by seat")
     for item in report["rounds"]:
         loss = "" if item["eval_loss"] is None else f"{item['eval_loss']:.4f}"

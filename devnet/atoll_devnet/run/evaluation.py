@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from atoll.numerics.layout import param_count, trained_shapes
 from atoll.numerics.sections import UpdateLayout
+from atoll.numerics.state_layout import param_count, trained_shapes
 from atoll.protocol.manifest import Manifest
 from atoll.storage.local import LocalStore
 from atoll.train import answers
 from atoll.train.adapters import full_weights
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
-from atoll.train.initial import open_initial_state
+from atoll.train.initial_model import open_initial_state
 from atoll.train.probe import pin_torch
 from atoll.train.stored_states import read_global_state
 from atoll.train.tokenizer import open_tokenizer

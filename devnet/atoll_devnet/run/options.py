@@ -73,14 +73,14 @@ def fitting(
     cheats: Collection[int] = (),
     verifier_cheats: Collection[int] = (),
 ) -> JobSpec:
-    """The job with places for all; a minimum so small that the honest go on without the cheats."""
+    """The job with slots for all; a minimum so small that the honest go on without the cheats."""
     honest, sincere = providers - len(cheats), verifiers - len(verifier_cheats)
     needed = least_providers(providers, method_chosen(job.method).rule)
     return job.but(
         {
             "members.seats": providers,
             "members.min_providers": max(needed, min(2, honest)),
-            "members.places": verifiers,
+            "members.slots": verifiers,
             "members.min_verifiers": max(1, sincere),
         }
     )

@@ -18,20 +18,20 @@ from atoll.job.handle import JobHandle
 from atoll.job.ledger.ledger import Ledger
 from atoll.protocol.keeper_calls import keeper_calls
 from atoll.protocol.manifest import Manifest
+from atoll.protocol.types import Address, JobId, Phase
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, JobId, Phase
-from atoll.service.beside import beside
-from atoll.service.duties.keeper_calls import is_over as has_ended
+from atoll.service.background_tasks import background_tasks
+from atoll.service.duties.send_keeper_calls import is_over as has_ended
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 from atoll_devnet.handles import ANSWER, SAMPLE_TEXT, SIZES
 from atoll_devnet.processes.chain import block_interval
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.processes.warm import warm_context
-from atoll_devnet.report.document import build_report, slashed_honest, write_report
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.measured import RunResult
 from atoll_devnet.report.observer import Observer, Watched
+from atoll_devnet.report.run_document import build_report, slashed_honest, write_report
 from atoll_devnet.run.options import RunOptions, with_text
 from atoll_devnet.run.skipping import Seen, skip_windows
 from atoll_devnet.run.stranger import Stranger, near
@@ -139,7 +139,7 @@ async def _submit(
     work = [_give_up(running)]
     if options.skip_windows:
         work.append(skip_windows(cluster, seen, display.line))
-    await stack.enter_async_context(beside(work))
+    await stack.enter_async_context(background_tasks(work))
     return running
 
 
@@ -183,7 +183,7 @@ def is_stuck(observer: Observer) -> bool:
 
 
 def is_over(observer: Observer) -> bool:
-    """Whether the job has closed, and everything has been paid, cut, burnt and released."""
+    """Whether the job has closed, and everything has been paid, penalised, burnt and released."""
     view = observer.view
     if view is None or not has_ended(view, observer.now):
         return False

@@ -1,8 +1,8 @@
 """Moves the chain's clock on while everybody only waits for a window to end.
 
-Rule of this file: nobody's duty is skipped into a miss. The law says what is owed and what is due,
-the processes say what they still compute or send, and a cheat's name says what it never does; only
-where nothing is left of all three is there nothing to wait for.
+Rule of this file: nobody's duty is skipped into a missed duty. The law says what is owed and what
+is due, the processes say what they still compute or send, and a cheat's name says what it never
+does; only where nothing is left of all three is there nothing to wait for.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 from atoll.errors import AtollError, ChainError
 from atoll.protocol.certificates import is_enough
-from atoll.protocol.keeper_calls import Call, keeper_calls
-from atoll.protocol.owes import Duty, Owed, committee_accounts, owed_by
+from atoll.protocol.keeper_calls import KeeperCallKind, keeper_calls
+from atoll.protocol.obligations import Duty, Obligation, committee_accounts, obligations_of
+from atoll.protocol.types import Address, JobId, Phase
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, JobId, Phase
-from atoll.service.beside import beside
+from atoll.service.background_tasks import background_tasks
 from atoll.service.control import ask
 from atoll.service.duties.game import SendMove
 from atoll.service.duties.updates import DoGetUpdate
-from atoll.service.facts import key_of
+from atoll.service.entries import key_of
 from atoll.service.session import SessionConfig, open_session
 from atoll.storage.storage import StoreConfig
 from atoll_devnet.cheats.catalogue import never_answers, never_does
@@ -34,7 +34,7 @@ from atoll_node.duties.commit import shown_from
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 0.25
 """Between two questions to whoever was at work last: they are cheaper than a look at the chain."""
-OWN = frozenset({Call.CLAIM, Call.RELEASE})
+OWN = frozenset({KeeperCallKind.CLAIM, KeeperCallKind.RELEASE})
 """What nobody waits for: who is gone never takes it."""
 EVERYTHING = frozenset(Duty)
 NO_JOBS: frozenset[int] = frozenset()
@@ -79,14 +79,14 @@ def next_moment(view: JobView, now: int) -> int | None:
     # Who is late with a move keeps a challenger from no other liar any more.
     late = [g.clock.since + g.clock.move for g in view.games.values() if g.clock and g.deadline]
     stops, others = [*late, *(game.deadline for game in view.games.values())], []
-    for past in view.auditing(now):
-        clock = past.clock
+    for settled_round in view.auditing(now):
+        clock = settled_round.clock
         stops += [clock.audit_end, clock.window_end]
-        others += [clock.open_end, shown_from(view, past), clock.keys_end, clock.half]
+        others += [clock.open_end, shown_from(view, settled_round), clock.keys_end, clock.half]
     if view.open is not None:
         stops.append(view.open.deadline)
         is_merge = view.phase is Phase.MERGE
-        others += [view.open.half_merge, view.open.words_end] if is_merge else []
+        others += [view.open.half_merge, view.open.votes_end] if is_merge else []
     stops += [moment for moment in others if _is_something_due(view, moment)]
     return min((moment for moment in stops if moment > now), default=None)
 
@@ -100,11 +100,11 @@ def _is_something_due(view: JobView, now: int) -> bool:
     )
 
 
-def _owed(view: JobView, account: Address, now: int) -> Iterator[Owed]:
+def _owed(view: JobView, account: Address, now: int) -> Iterator[Obligation]:
     """What somebody owes and does now: a key is owed for a while before it is shown."""
-    for owed in owed_by(view, account, now):
-        past = view.settled_round(owed.round) if owed.duty is Duty.KEY else None
-        if past is None or now >= shown_from(view, past):
+    for owed in obligations_of(view, account, now):
+        settled_round = view.settled_round(owed.round) if owed.duty is Duty.KEY else None
+        if settled_round is None or now >= shown_from(view, settled_round):
             yield owed
 
 
@@ -114,8 +114,8 @@ def is_waiting(view: JobView, now: int, members: Sequence[Told], since: int) -> 
     Args:
         since: the block at which the clock was last moved, or that has somebody's transaction.
     """
-    mute = {told.account for told in members if Duty.SIGN in told.never}
-    if any(is_at_work(view, now, told, since, mute) for told in members):
+    mute = {member.account for member in members if Duty.SIGN in member.never}
+    if any(is_at_work(view, now, member, since, mute) for member in members):
         return False
     return not any(_is_for_others(view, item.call) for item in keeper_calls(view, now))
 
@@ -130,14 +130,14 @@ def is_at_work(view: JobView, now: int, told: Told, since: int, mute: Collection
     if view.job_id in told.busy or told.taken < max(since, view.block.number):
         return True
     never = told.never if view.job_id in told.plays_on else told.never | {Duty.MOVE}
-    # Until half of MERGE is over, a word waits for updates that are not here.
+    # Until half of MERGE is over, a vote waits for updates that are not here.
     if view.job_id in told.lacks and view.open is not None and now < view.open.half_merge:
-        never |= {Duty.WORD}
+        never |= {Duty.VOTE}
     owes = (owed for owed in _owed(view, told.account, now) if owed.duty not in never)
     return any(not _is_for_nothing(view, owed, mute) for owed in owes)
 
 
-def _is_for_nothing(view: JobView, owed: Owed, mute: Collection[Address]) -> bool:
+def _is_for_nothing(view: JobView, owed: Obligation, mute: Collection[Address]) -> bool:
     """A signature of a committee that too few of sign: it is given, and no block shows it."""
     if owed.duty is not Duty.SIGN or view.open is None or owed.round != view.open.round:
         return False
@@ -146,9 +146,9 @@ def _is_for_nothing(view: JobView, owed: Owed, mute: Collection[Address]) -> boo
     return not is_enough(signing, len(committee))
 
 
-def _is_for_others(view: JobView, call: Call) -> bool:
+def _is_for_others(view: JobView, call: KeeperCallKind) -> bool:
     """Whether somebody will make that call; what is burnt is burnt once the job is closed."""
-    return call not in OWN and (call is not Call.BURN or view.phase is Phase.CLOSED)
+    return call not in OWN and (call is not KeeperCallKind.BURN or view.phase is Phase.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ async def skipping(cluster: Cluster, tell: Callable[[str], None]) -> AsyncIterat
             return {j: view for j, view in session.follower.views.items() if not is_free(view)}
 
         seen = Seen(views, lambda: now, lambda: session.follower.confirmed)
-        async with beside([follow(), skip_windows(cluster, seen, tell)]):
+        async with background_tasks([follow(), skip_windows(cluster, seen, tell)]):
             yield
 
 
@@ -249,13 +249,13 @@ def _in_vain(members: Sequence[Member], views: Mapping[JobId, JobView]) -> froze
 
 def in_vain(view: JobView, silent: Collection[Address]) -> frozenset[str]:
     """What a status calls the getting of updates that these revealed and never give anybody."""
-    rounds = [(past.round, past.reveals) for past in view.settled]
+    rounds = [(settled_round.round, settled_round.reveals) for settled_round in view.settled]
     rounds += [(view.open.round, view.open.reveals)] if view.open is not None else []
     return frozenset(
-        f"{view.job_id}:{key_of(DoGetUpdate, round, told.commitment)}"
+        f"{view.job_id}:{key_of(DoGetUpdate, round, reveal.commitment)}"
         for round, reveals in rounds
-        for told in reveals.values()
-        if told.account in silent
+        for reveal in reveals.values()
+        if reveal.account in silent
     )
 
 
@@ -284,13 +284,13 @@ def told_by(
     Args:
         vain: what it gets from members who never answer, `in_vain`.
     """
-    under_way, failing = set(status["under_way"]), {_key(one) for one in status["failing"]}
+    under_way, failing = set(status["under_way"]), {_key(move) for move in status["failing"]}
     busy = _jobs(under_way - vain)
     # Whoever answered will be asked again.
     wanted = {key for key in under_way | failing if f":{DoGetUpdate.kind}:" in key}
     lacks = _jobs(wanted & vain) - _jobs(wanted - vain)
-    moves = (one for one in status["failing"] if one["command"].startswith(key_of(SendMove, "")))
-    plays_on = frozenset(int(one["job"]) for one in moves if not _is_hopeless(one["text"]))
+    moves = (move for move in status["failing"] if move["command"].startswith(key_of(SendMove, "")))
+    plays_on = frozenset(int(move["job"]) for move in moves if not _is_hopeless(move["text"]))
     return Told(account, status["taken"], busy, plays_on, never, lacks, status["sent"])
 
 

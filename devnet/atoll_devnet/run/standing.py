@@ -13,7 +13,7 @@ from eth_utils.address import is_address, to_checksum_address
 
 from atoll.chain.deployment import Deployment
 from atoll.errors import ConfigError
-from atoll.protocol.words import TOKEN, Address
+from atoll.protocol.types import TOKEN, Address
 from atoll_devnet.processes.chain import Endpoint
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.processes.funding import Grant, fund

@@ -31,12 +31,12 @@ from urllib.parse import urlsplit
 from eth_utils.address import to_checksum_address
 
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import Deployment
 from atoll.errors import ProtocolError
+from atoll.protocol.types import Address, Digest, JobId, Terms
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, Digest, JobId, Terms
-from atoll.service.beside import beside
+from atoll.service.background_tasks import background_tasks
 from atoll.service.session import SessionConfig, open_session
 from atoll.storage.storage import StoreConfig
 from atoll_devnet.processes.chain import Endpoint
@@ -189,7 +189,9 @@ class Stranger:
         async with garbage_gateway() as garbage, AsyncExitStack() as stack:
             urls = ["http://[::1]@", garbage, "http://127.0.0.1:9", "javascript:alert(1)"]
             await self._offer_free_jobs(terms, cid, urls)
-            await stack.enter_async_context(beside([self._besiege(views), self._damage(views)]))
+            await stack.enter_async_context(
+                background_tasks([self._besiege(views), self._damage(views)])
+            )
             yield
 
     async def beside_first_job(self) -> None:
@@ -281,7 +283,7 @@ async def hostile_network(
         async with stranger.before_members(), before(cluster):
             for member in cluster.members:
                 member.process.start()
-            async with beside([stranger.beside_first_job()]):
+            async with background_tasks([stranger.beside_first_job()]):
                 yield cluster
         check_deeds(stranger.deeds)
     finally:

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, ClassVar, Final, Never
 import structlog
 
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.errors import StorageError
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments, key_message, key_of
 from atoll.protocol.hashing import commitment
-from atoll.protocol.leaves import Leaves, key_message, key_of
-from atoll.protocol.owes import Duty, Owed
+from atoll.protocol.obligations import Duty, Obligation
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.duties.disagreement import disagreement
-from atoll.service.facts import Done
-from atoll.service.facts import key_of as name_of
+from atoll.service.entries import Done
+from atoll.service.entries import key_of as name_of
 from atoll.service.machine import AnyCommand, Decision
+from atoll.storage.block_links import walk_dag
 from atoll.storage.cid import Cid
-from atoll.storage.links import walk_dag
 from atoll.storage.local import LocalStore
 from atoll.train.checkpoints import release
 from atoll_node.behaviour import ProviderState
@@ -69,7 +69,7 @@ class SendReveal(ContractCall):
 
     Attributes:
         training: what made it, and makes it again where the disk has lost some of it; None where
-            this machine trains no more, or not yet: what is lost costs the pay, and no miss.
+            this machine trains no more, or not yet: what is lost costs the pay, and no missed duty.
     """
 
     kind: ClassVar[str] = "reveal.v1"
@@ -93,7 +93,7 @@ class SendReveal(ContractCall):
         if lost and self.training is not None:
             where = {"job": view.job_id, "round": self.round}
             log.warning("the update is damaged here, and made again", cause=lost, **where)
-            segments = Leaves.from_bytes(self.reveal.leaves).segments
+            segments = CheckpointCommitments.from_bytes(self.reveal.checkpoint_commitments).segments
             await make_again(effects, view, self.training, segments)
         done = await ContractCall.perform(self, effects, view)
         await asyncio.to_thread(release, store, view.job_id, self.round)
@@ -111,7 +111,7 @@ class SendKey(Transaction[Never]):
     data_seed: Digest
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
-        message = key_message(view.slot(self.round), self.data_seed, self.seat)
+        message = key_message(view.round_id(self.round), self.data_seed, self.seat)
         key = key_of(effects.context.sign_hash(message))
         bond = view.require_terms().provider_bond
         call = effects.calls.show_key(view.job_id, self.round, key, bond)
@@ -133,7 +133,7 @@ def _lost_of(store: LocalStore, update: bytes) -> str:
 # --- decisions ---
 
 
-def decide_owed(state: ProviderState, owed: tuple[Owed, ...]) -> Decision:
+def decide_owed(state: ProviderState, owed: tuple[Obligation, ...]) -> Decision:
     """What the seat owes now, but for moves in games.
 
     Whose model is another commits to nothing: it disagrees.
@@ -147,19 +147,19 @@ def decide_owed(state: ProviderState, owed: tuple[Owed, ...]) -> Decision:
     return Decision("owed", names or "owes nothing", commands)
 
 
-def _commit(state: ProviderState, owed: Owed) -> AnyCommand | None:
+def _commit(state: ProviderState, owed: Obligation) -> AnyCommand | None:
     view, behaviour, (seat,) = state.view, state.setup.behaviour, owed.seats
     trained, running = trained_of(state, seat), view.open
     if trained is None or running is None or behaviour.skips_commit(view):
         return None
     # In round 0 the chain does not know the model that everybody makes from the manifest.
     model = trained.model if view.settled else ZERO_DIGEST
-    value = commitment(running.slot, running.seed, seat, state.me, (trained.reveal, model))
+    value = commitment(running.round_id, running.seed, seat, state.me, (trained.reveal, model))
     value = behaviour.commit_override(view, value)
     return SendCommit(running.round, seat, running.seed, value)
 
 
-def _reveal(state: ProviderState, owed: Owed) -> AnyCommand | None:
+def _reveal(state: ProviderState, owed: Obligation) -> AnyCommand | None:
     view, (seat,) = state.view, owed.seats
     trained, running = trained_of(state, seat), view.open
     if trained is None or running is None or state.setup.behaviour.skips_reveal(view):
@@ -171,17 +171,17 @@ def _reveal(state: ProviderState, owed: Owed) -> AnyCommand | None:
     return SendReveal(running.round, seat, running.seed, trained.reveal, training)
 
 
-def shown_from(view: JobView, past: SettledRound) -> int:
+def shown_from(view: JobView, settled_round: SettledRound) -> int:
     """Chain time from which a key is shown: earlier is a leak, and a reorg may bring that back."""
-    return past.clock.open_end + view.require_terms().key_seconds // KEY_WAITS
+    return settled_round.clock.open_end + view.require_terms().key_seconds // KEY_WAITS
 
 
-def _key(state: ProviderState, owed: Owed) -> AnyCommand | None:
+def _key(state: ProviderState, owed: Obligation) -> AnyCommand | None:
     """Some blocks behind the last opening."""
     view, (seat,) = state.view, owed.seats
-    past = view.settled_round(owed.round)
-    if past is None or state.setup.behaviour.skips_key(view):
+    settled_round = view.settled_round(owed.round)
+    if settled_round is None or state.setup.behaviour.skips_key(view):
         return None
-    if state.now < shown_from(view, past):
+    if state.now < shown_from(view, settled_round):
         return None
-    return SendKey(owed.round, seat, past.facts.seed)
+    return SendKey(owed.round, seat, settled_round.record.seed)

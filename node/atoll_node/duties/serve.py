@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import structlog
 
 from atoll.errors import StorageError
-from atoll.protocol.leaves import Leaves
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.manifest import Manifest
+from atoll.protocol.types import Digest, Phase, RoundIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Digest, Phase, RoundIndex
 from atoll.service import commands
-from atoll.service.facts import Done, Fact
-from atoll.service.limits import max_update_bytes
+from atoll.service.entries import Done, Entry
 from atoll.service.machine import Decision
+from atoll.service.update_limits import max_update_bytes
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll_node.behaviour import ProviderState
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 LOOKS: Final = 8
-"""One in each such part of MERGE; half of them before words are said of what is not there."""
+"""One in each such part of MERGE; half of them before votes are said of what is not there."""
 log = structlog.get_logger("atoll.node.serve")
 
 
 @dataclass(frozen=True, slots=True)
-class Served(Fact):
+class Served(Entry):
     """Our update was here at that look, or is again."""
 
     kind: ClassVar[str] = "own-update-checked.v1"
@@ -82,9 +82,9 @@ def _lost_of(store: LocalStore, update: Cid, limit: int) -> str:
 
 
 def decide_serve(state: ProviderState) -> Decision:
-    """Looks after the running round's update until nobody's word about it is taken any more.
+    """Looks after the running round's update until nobody's vote about it is taken any more.
 
-    What takes longer to make than words are waited for would only keep us from the next round.
+    What takes longer to make than votes are waited for would only keep us from the next round.
     """
     view, seat, running = state.view, seat_of(state), state.view.open
     told = running.reveals.get(seat) if running is not None and seat is not None else None
@@ -99,18 +99,18 @@ def decide_serve(state: ProviderState) -> Decision:
         for c in state.in_flight.values()
         if isinstance(c, DoServe) and c.commitment == told.commitment
     ]
-    if under_way and state.now < running.words_end:  # it may take longer than until the next look
+    if under_way and state.now < running.votes_end:  # it may take longer than until the next look
         return Decision("serve", "looks after our update", tuple(under_way))
     # The reset period's rounds before it may have to be run again, too.
     seconds = trained.seconds * (1 + len(training.earlier))
-    if state.now + seconds >= running.words_end:
+    if state.now + seconds >= running.votes_end:
         return Decision("serve", "could not make it again in time")
     merge = view.require_terms().merge_seconds
     opened = running.half_merge - merge // 2
     look = max(0, state.now - opened) // max(1, merge // LOOKS)
     about = (running.round, told.commitment, look)
-    if state.facts.of(DoServe, *about) is not None:
+    if state.entries.of(DoServe, *about) is not None:
         return Decision("serve", "our update is here")
-    segments = Leaves.from_bytes(told.reveal.leaves).segments
+    segments = CheckpointCommitments.from_bytes(told.reveal.checkpoint_commitments).segments
     command = DoServe(*about, told.reveal.update_cid, segments, training)
     return Decision("serve", "looks after our update", (command,))

@@ -1,8 +1,8 @@
 """Trains the running round once; and the next one before it opens, from our own merge.
 
-The next round's data seed is known when REVEAL is over, and its model follows from words and
-updates. Honest members will say what we have, so that not even their words are waited for: whoever
-has every update merges and trains on. Where words or certificate name another model, that round is
+The next round's data seed is known when REVEAL is over, and its model follows from votes and
+updates. Honest members will say what we have, so that not even their votes are waited for: whoever
+has every update merges and trains on. Where votes or certificate name another model, that round is
 trained anew.
 """
 
@@ -12,23 +12,29 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
-from atoll.numerics.layout import max_state_bytes
+from atoll.numerics.state_layout import max_state_bytes
+from atoll.protocol.checkpoint_commitments import (
+    CheckpointCommitments,
+    key_hash,
+    key_message,
+    key_of,
+    salt_message,
+)
 from atoll.protocol.holders import Holder
-from atoll.protocol.leaves import Leaves, key_hash, key_message, key_of, salt_message
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import is_whole_enough
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.reset_periods import earlier_rounds, round_of
+from atoll.protocol.types import Digest, Phase, Reveal, Role, RoundId, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Digest, Phase, Reveal, Role, RoundIndex, SeatIndex, Slot
 from atoll.service import commands
 from atoll.service.duties.disagreement import disagreement
+from atoll.service.duties.fetch_model import model_of_round
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.merge import checked_of, checking, foreseeing, foreseen_of, merging
-from atoll.service.duties.model import model_of_round
-from atoll.service.duties.opening import opening_of
-from atoll.service.facts import Done, Fact
-from atoll.service.machine import Decision, by_view_and_facts
+from atoll.service.duties.round_start import round_start_of
+from atoll.service.entries import Done, Entry
+from atoll.service.machine import Decision, by_view_and_entries
 from atoll.service.task import Task
 from atoll.storage.cid import Cid
 from atoll.train.earlier import EarlierRound
@@ -53,7 +59,7 @@ class Work:
     """
 
     states: tuple[Digest, ...]
-    words: tuple[Digest, ...]
+    work_tags: tuple[Digest, ...]
     update_root: Digest
     update_cid: bytes
     loss: float
@@ -63,7 +69,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained(Fact):
+class Trained(Entry):
     """A trained round: what will be committed and revealed, salt included.
 
     Attributes:
@@ -87,7 +93,7 @@ class DoTrain(commands.Work[Trained]):
     """Train one round in the worker.
 
     Attributes:
-        opening: CID of the round's global state, `opening_digest` its digest.
+        opening: CID of the round's global state, `round_start_digest` its digest.
         function: the worker function that trains.
         extra: CIDs to have in the store beforehand.
         earlier: the rounds that our state comes from, the oldest first, their CIDs once they are
@@ -96,11 +102,11 @@ class DoTrain(commands.Work[Trained]):
     """
 
     kind: ClassVar[str] = "train.v1"
-    slot: Slot
+    round_id: RoundId
     seat: SeatIndex
     data_seed: Digest
-    opening_digest: Digest
-    opening: bytes
+    round_start_digest: Digest
+    initial_state: bytes
     manifest: bytes
     function: Train
     extra: tuple[bytes, ...]
@@ -110,35 +116,37 @@ class DoTrain(commands.Work[Trained]):
     @property
     def about(self) -> tuple[object, ...]:
         """Everything that decides what is trained: a reorg that changes any of it trains anew."""
-        return (self.slot.round, self.seat, self.data_seed, self.opening_digest)
+        return (self.round_id.round, self.seat, self.data_seed, self.round_start_digest)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Trained]:
-        context, round_ = effects.context, self.slot.round
+        context, round_ = effects.context, self.round_id.round
         with context.store.holding():  # what the worker leaves is not pinned yet
             limit = max_state_bytes(Manifest.from_bytes(self.manifest))
             for cid in self.extra:
                 await effects.fetch(view, round_, Cid.from_bytes(cid), limit)
             task = replace(self, earlier=await self._with_models(effects, view))
-            call, due = RUN_TRAINING(task, effects.store_dir), _due(view, self.slot.round)
-            done = await effects.work(call, due=due)
-            await effects.keep(view, round_, *filter(None, [done.update_cid]))
-        where = (self.slot, self.data_seed, self.seat)
+            call, due = RUN_TRAINING(task, effects.store_dir), _due(view, self.round_id.round)
+            work = await effects.work(call, due=due)
+            await effects.keep(view, round_, *filter(None, [work.update_cid]))
+        where = (self.round_id, self.data_seed, self.seat)
         key = key_of(context.sign_hash(key_message(*where)))
         reveal = Reveal(
-            update_root=done.update_root,
+            update_root=work.update_root,
             key_hash=key_hash(key),
             salt=key_of(context.sign_hash(salt_message(*where))),
-            leaves=Leaves.of(done.states, done.words, key).to_bytes(),
-            update_cid=done.update_cid,
+            checkpoint_commitments=CheckpointCommitments.of(
+                work.states, work.work_tags, key
+            ).to_bytes(),
+            update_cid=work.update_cid,
         )
-        steps = len(done.states) * Manifest.from_bytes(self.manifest).inner.segment
-        context.journal.measure(view.job_id, round_, "train_seconds", done.seconds)
-        context.journal.measure(view.job_id, round_, "thread_seconds", done.thread_seconds)
+        steps = len(work.states) * Manifest.from_bytes(self.manifest).inner.segment
+        context.journal.measure(view.job_id, round_, "train_seconds", work.seconds)
+        context.journal.measure(view.job_id, round_, "thread_seconds", work.thread_seconds)
         context.journal.measure(view.job_id, round_, "trained_steps", steps)
         # Last: whatever failed before is asked for again, and has to end in time then, too.
-        deadline_file(effects.store_dir, self.slot, self.data_seed).unlink(missing_ok=True)
-        told = (done.loss, done.seconds, done.diverged)
-        return Done(Trained(round_, reveal, self.opening_digest, *told))
+        deadline_file(effects.store_dir, self.round_id, self.data_seed).unlink(missing_ok=True)
+        told = (work.loss, work.seconds, work.diverged)
+        return Done(Trained(round_, reveal, self.round_start_digest, *told))
 
     async def _with_models(self, effects: Effects, view: JobView) -> tuple[EarlierRound, ...]:
         found = list[EarlierRound]()
@@ -166,7 +174,7 @@ def _due(view: JobView, round: RoundIndex) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlineTold(Fact):
+class DeadlineTold(Entry):
     """The worker knows when the round has to end; another process has to be told anew."""
 
     kind: ClassVar[str] = "deadline-told.v1"
@@ -182,16 +190,16 @@ class TellDeadline(commands.Work[DeadlineTold]):
     """
 
     kind: ClassVar[str] = "tell-deadline.v1"
-    slot: Slot
+    round_id: RoundId
     data_seed: Digest
     until: int
 
     @property
     def about(self) -> tuple[object, ...]:
-        return (self.slot.round, self.data_seed, self.until)
+        return (self.round_id.round, self.data_seed, self.until)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[DeadlineTold]:
-        file = deadline_file(effects.store_dir, self.slot, self.data_seed)
+        file = deadline_file(effects.store_dir, self.round_id, self.data_seed)
         now = (await effects.context.chain.head()).timestamp  # this may have waited
         await asyncio.to_thread(tell, file, self.until - now)
         return Done(DeadlineTold())
@@ -200,7 +208,7 @@ class TellDeadline(commands.Work[DeadlineTold]):
 # --- decisions ---
 
 
-class Opening(NamedTuple):
+class RoundStart(NamedTuple):
     """What a round is trained from."""
 
     round: RoundIndex
@@ -221,41 +229,43 @@ def seat_of(state: ProviderState) -> SeatIndex | None:
 
 def decide_train(state: ProviderState) -> Decision:
     """Trains the running round; once that is revealed, the next one."""
-    view, seat, spec = state.view, seat_of(state), spec_of(state.facts)
-    opening = _running(state, seat) or _next(state)
+    view, seat, spec = state.view, seat_of(state), spec_of(state.entries)
+    initial_state = _running(state, seat) or _next(state)
     if disagreement(state) is not None and not owes_reveal(state, seat):
         return Decision("train", "trains nothing from a model that is not our own merge's")
-    if seat is None or spec is None or opening is None or not has_material(state):
+    if seat is None or spec is None or initial_state is None or not has_material(state):
         return Decision("train", f"nothing to train from, or no seat ({view.phase.name})")
-    about = (opening.round, seat, opening.data_seed, opening.digest)
-    if state.facts.of(DoTrain, *about) is not None:
-        return Decision("train", f"round {opening.round} is trained")
-    command = _training(state, seat, opening, spec)
+    about = (initial_state.round, seat, initial_state.data_seed, initial_state.digest)
+    if state.entries.of(DoTrain, *about) is not None:
+        return Decision("train", f"round {initial_state.round} is trained")
+    command = _training(state, seat, initial_state, spec)
     wanted = (*_deadline(state, command), command)
-    return Decision("train", f"trains round {opening.round}", wanted)
+    return Decision("train", f"trains round {initial_state.round}", wanted)
 
 
 def training_of(state: ProviderState, seat: SeatIndex) -> DoTrain | None:
     """What trains the running round, whether it was trained already or not."""
-    opening, running, spec = opening_of(state), state.view.open, spec_of(state.facts)
-    if opening is None or running is None or spec is None:
+    initial_state, running, spec = round_start_of(state), state.view.open, spec_of(state.entries)
+    if initial_state is None or running is None or spec is None:
         return None
-    start = Opening(running.round, running.seed, opening.digest, opening.cid)
+    start = RoundStart(running.round, running.seed, initial_state.digest, initial_state.cid)
     return _training(state, seat, start, spec)
 
 
-def _training(state: ProviderState, seat: SeatIndex, opening: Opening, spec: bytes) -> DoTrain:
+def _training(
+    state: ProviderState, seat: SeatIndex, initial_state: RoundStart, spec: bytes
+) -> DoTrain:
     behaviour = state.setup.behaviour
     return DoTrain(
-        state.view.slot(opening.round),
+        state.view.round_id(initial_state.round),
         seat,
-        opening.data_seed,
-        opening.digest,
-        opening.cid,
+        initial_state.data_seed,
+        initial_state.digest,
+        initial_state.cid,
         spec,
         behaviour.train_function,
         behaviour.train_extra(state.view),
-        _earlier(state, opening.round, seat, spec),
+        _earlier(state, initial_state.round, seat, spec),
     )
 
 
@@ -273,7 +283,7 @@ def _earlier(
     for one in rounds:
         before = round_of(view, one)
         assert before is not None  # it was revealed
-        seed = before.seed if isinstance(before, OpenRound) else before.facts.seed
+        seed = before.seed if isinstance(before, OpenRound) else before.record.seed
         found.append(EarlierRound(one, seed, b""))
     return tuple(found)
 
@@ -284,8 +294,8 @@ def _deadline(state: ProviderState, training: DoTrain) -> tuple[TellDeadline, ..
     if running is None or running.seed != training.data_seed or running.phase is not Phase.TRAIN:
         return ()
     until = running.deadline - state.view.require_terms().train_seconds // MARGIN_PART
-    told = TellDeadline(training.slot, training.data_seed, until)
-    return () if state.facts.of(TellDeadline, *told.about) is not None else (told,)
+    told = TellDeadline(training.round_id, training.data_seed, until)
+    return () if state.entries.of(TellDeadline, *told.about) is not None else (told,)
 
 
 def decide_merge(state: ProviderState) -> Decision:
@@ -299,16 +309,18 @@ def decide_merge(state: ProviderState) -> Decision:
         command = checking(state)
     if command is None or seat_of(state) is None:
         return Decision("merge", "nothing to merge for")
-    if state.facts.of(type(command), *command.about) is not None:
-        return Decision("merge", f"round {command.slot.round} is merged")
-    return Decision("merge", f"merges round {command.slot.round}", (command,))
+    if state.entries.of(type(command), *command.about) is not None:
+        return Decision("merge", f"round {command.round_id.round} is merged")
+    return Decision("merge", f"merges round {command.round_id.round}", (command,))
 
 
 def _was_seated(state: ProviderState) -> bool:
     """Whether we took part in the newest settled round, so that its updates are here."""
     held = state.view.standing(state.me)
-    past = state.view.settled[-1] if state.view.settled else None
-    return held is not None and past is not None and held.id in past.seats.values()
+    settled_round = state.view.settled[-1] if state.view.settled else None
+    return (
+        held is not None and settled_round is not None and held.id in settled_round.seats.values()
+    )
 
 
 def owes_reveal(state: ProviderState, seat: SeatIndex | None) -> bool:
@@ -321,49 +333,52 @@ def owes_reveal(state: ProviderState, seat: SeatIndex | None) -> bool:
 
 def trained_of(state: ProviderState, seat: SeatIndex) -> Trained | None:
     """What training of the running round left, once it is done."""
-    opening = opening_of(state)
+    initial_state = round_start_of(state)
     running = state.view.open
-    if opening is None or running is None:
+    if initial_state is None or running is None:
         return None
-    return state.facts.of(DoTrain, running.round, seat, running.seed, opening.digest)
+    return state.entries.of(DoTrain, running.round, seat, running.seed, initial_state.digest)
 
 
-@by_view_and_facts
+@by_view_and_entries
 def is_hopeless(state: ProviderState) -> bool:
     """Whether our training diverged, too early to be merged, and nothing has been merged since.
 
     Where all diverge the next round opens with the same model: a second such round running would be
-    a miss, and who sat down once more would train it for nothing.
+    a missed duty, and who joined once more would train it for nothing.
     """
     view = state.view
     if view.is_last(view.round):
         return False
     whole = view.require_terms().segments
-    for done in state.facts.all_of(Trained):
-        segments = Leaves.from_bytes(done.reveal.leaves).segments
+    for done in state.entries.all_of(Trained):
+        segments = CheckpointCommitments.from_bytes(done.reveal.checkpoint_commitments).segments
         is_short = done.diverged and not is_whole_enough(segments, whole)
-        if is_short and not any(past.verdict.merged for past in view.settled[done.round :]):
+        if is_short and not any(
+            settled_round.verdict.merged for settled_round in view.settled[done.round :]
+        ):
             return True
     return False
 
 
-def _running(state: ProviderState, seat: SeatIndex | None) -> Opening | None:
-    """What runs, until we have revealed it: who lost its journal trains to the same leaves."""
+def _running(state: ProviderState, seat: SeatIndex | None) -> RoundStart | None:
+    """What runs, until we have revealed it: who lost its journal trains to the same checkpoint
+    commitments."""
     running = state.view.open
     if running is None or state.now >= running.deadline:
         return None
     if running.phase is not Phase.TRAIN and not owes_reveal(state, seat):
         return None
-    opening, merged = opening_of(state), checked_of(state)
-    if opening is not None:
-        return Opening(running.round, running.seed, opening.digest, opening.cid)
+    initial_state, merged = round_start_of(state), checked_of(state)
+    if initial_state is not None:
+        return RoundStart(running.round, running.seed, initial_state.digest, initial_state.cid)
     if merged is None or merged.verdict.state != running.model:
         return None
     # What we began before the certificate came goes on while the model is looked at.
-    return Opening(running.round, running.seed, merged.verdict.state, merged.verdict.cid)
+    return RoundStart(running.round, running.seed, merged.verdict.state, merged.verdict.cid)
 
 
-def _next(state: ProviderState) -> Opening | None:
+def _next(state: ProviderState) -> RoundStart | None:
     """The round after the one that merges, as far as we know it."""
     running, merged = state.view.open, foreseen_of(state)
     if running is None or merged is None or not any(running.next_seed):
@@ -372,4 +387,4 @@ def _next(state: ProviderState) -> Opening | None:
         return None
     verdict = merged.verdict
     round = RoundIndex(running.round + 1)
-    return Opening(round, running.next_seed, verdict.state, verdict.cid)
+    return RoundStart(round, running.next_seed, verdict.state, verdict.cid)

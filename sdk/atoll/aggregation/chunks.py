@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from atoll.errors import ConfigError
-from atoll.numerics.codec.base import PIECE, Row
+from atoll.numerics.codec.update_codec import PIECE, VectorRow
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ MIN_SHARE = 1 << 17
 """Fewer coordinates than this are not worth a thread."""
 
 
-def blocks(rows: Sequence[Row], values: int = BLOCK) -> Iterator[slice]:
+def blocks(rows: Sequence[VectorRow], values: int = BLOCK) -> Iterator[slice]:
     """The slices of rows of one length, in order, in which they have so many values together.
 
     They begin where pieces do, so that rows that are decoded as they are read are decoded once.
@@ -40,7 +40,7 @@ def _cores() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PassPlan:
     """How to run a pass; memory is O(rows · chunk).
 
     Attributes:

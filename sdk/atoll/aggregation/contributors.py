@@ -13,9 +13,9 @@ from math import isqrt
 
 import numpy as np
 
-from atoll.aggregation.chunks import Plan, blocks
+from atoll.aggregation.chunks import PassPlan, blocks
 from atoll.aggregation.rules import Aggregate
-from atoll.numerics.codec.base import Row
+from atoll.numerics.codec.update_codec import VectorRow
 from atoll.protocol.checks import lower_median
 
 DENOMINATOR = 1 << 12  # a merged coordinate keeps 12 bits below a grid step
@@ -23,14 +23,14 @@ _UNIT = 1 << 16
 _NORM_BLOCK = 1 << 22
 
 
-def contributor_mean(rows: Sequence[Row], plan: Plan | None = None) -> Aggregate:
+def contributor_mean(rows: Sequence[VectorRow], plan: PassPlan | None = None) -> Aggregate:
     """Merges n sparse updates, in which 0 means not sent.
 
     Each coordinate is round(Σ factorᵢ · valueᵢ · 4096 / contributors) over 4096, halves up, where
     factorᵢ = min(1, lower median norm / norm) in steps of 2⁻¹⁶, floored. A weight is the row's
     factor over n.
     """
-    plan = plan or Plan()
+    plan = plan or PassPlan()
     norms = [isqrt(_squared_norm(row, plan)) for row in rows]
     radius = lower_median(norms)
     factors = [_UNIT if norm <= radius else _UNIT * radius // norm for norm in norms]
@@ -46,7 +46,7 @@ def contributor_mean(rows: Sequence[Row], plan: Plan | None = None) -> Aggregate
     return Aggregate(numerators, DENOMINATOR, shares)
 
 
-def _squared_norm(row: Row, plan: Plan) -> int:
+def _squared_norm(row: VectorRow, plan: PassPlan) -> int:
     total = 0
     for span in blocks([row], _NORM_BLOCK):
         lane = row[span]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from atoll.aggregation.chunks import Plan
+from atoll.aggregation.chunks import PassPlan
 from atoll.aggregation.gram import Int8Vector
 from atoll.aggregation.networks import middle_network
 
@@ -22,7 +22,7 @@ GRID_MAX = 127
 
 
 def weighted_sums_numpy(
-    rows: Sequence[Int8Vector], weights: Sequence[int], plan: Plan
+    rows: Sequence[Int8Vector], weights: Sequence[int], plan: PassPlan
 ) -> Int32Vector:
     """Σ weights[i] · rows[i], (d,) int32; the weights' magnitudes add to at most 2^24."""
     out = np.zeros(len(rows[0]), dtype=np.int32)
@@ -33,7 +33,7 @@ def weighted_sums_numpy(
 
 
 def trimmed_sums_numpy(
-    rows: Sequence[Int8Vector], f: int, mask_nn: BoolMatrix | None, plan: Plan
+    rows: Sequence[Int8Vector], f: int, mask_nn: BoolMatrix | None, plan: PassPlan
 ) -> Int32Vector:
     """Per coordinate, the sum of the middle n−2f of n values.
 

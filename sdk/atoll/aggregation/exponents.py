@@ -22,9 +22,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from atoll.numerics.codec.base import PIECE, Row
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import Target
+from atoll.numerics.codec.update_codec import PIECE, VectorRow
+from atoll.numerics.codec.vector_layout import Layout
 
 MOST: Final = 4
 """Exponents are moved by in a round: a fourth part of what int8 spans is seen to be too little, or
@@ -91,7 +91,7 @@ def middle_vote(votes: Sequence[int]) -> int:
 def next_exponents(
     exponents: Mapping[str, int],
     layout: Layout,
-    rows: Sequence[Row],
+    rows: Sequence[VectorRow],
     target: Target | None,
     bounds: tuple[int, int],
 ) -> dict[str, int]:
@@ -114,7 +114,7 @@ def next_exponents(
     return moved
 
 
-def _vote_of(row: Row, span: slice, target: Target) -> int:
+def _vote_of(row: VectorRow, span: slice, target: Target) -> int:
     """`vote` of a row's values in a span, of which few are at hand at once."""
     counted = np.zeros(_MAGNITUDES, dtype=np.int64)
     for part in _parts(span):

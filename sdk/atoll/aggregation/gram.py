@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from atoll.aggregation.chunks import Plan
+from atoll.aggregation.chunks import PassPlan
 
 Int8Vector = npt.NDArray[np.int8]
 Int64Matrix = npt.NDArray[np.int64]
 
 
-def gram_numpy(rows: Sequence[Int8Vector], plan: Plan) -> Int64Matrix:
+def gram_numpy(rows: Sequence[Int8Vector], plan: PassPlan) -> Int64Matrix:
     """Inner products of all pairs of n vectors of d grid integers, (n, n) int64.
 
     Memory maps are read once, a chunk at a time.

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from atoll.aggregation.chunks import Plan, blocks
-from atoll.aggregation.compiled import MAX_ROWS, MergeKernels, kernels
+from atoll.aggregation.chunks import PassPlan, blocks
 from atoll.aggregation.coordinatewise import (
     BoolMatrix,
     Int32Vector,
@@ -19,15 +18,16 @@ from atoll.aggregation.coordinatewise import (
     weighted_sums_numpy,
 )
 from atoll.aggregation.gram import Int8Vector, Int64Matrix, gram_numpy
-from atoll.numerics.codec.base import Row
+from atoll.aggregation.merge_kernels import MAX_ROWS, MergeKernels, kernels
+from atoll.numerics.codec.update_codec import VectorRow
 
 WORTH_COMPILING = 1 << 24
 """Values in all rows together below which numpy is done before a compiler would have started."""
 
 
-def gram(rows: Sequence[Row], plan: Plan | None = None) -> Int64Matrix:
+def gram(rows: Sequence[VectorRow], plan: PassPlan | None = None) -> Int64Matrix:
     """Inner products of all pairs, (n, n) int64."""
-    plan, total = plan or Plan(), np.zeros((len(rows), len(rows)), dtype=np.int64)
+    plan, total = plan or PassPlan(), np.zeros((len(rows), len(rows)), dtype=np.int64)
     native = _native(rows, plan)
     act = native.gram if native else gram_numpy
     for span in blocks(rows):
@@ -36,10 +36,10 @@ def gram(rows: Sequence[Row], plan: Plan | None = None) -> Int64Matrix:
 
 
 def trimmed_sums(
-    rows: Sequence[Row], f: int, mask_nn: BoolMatrix | None, plan: Plan | None = None
+    rows: Sequence[VectorRow], f: int, mask_nn: BoolMatrix | None, plan: PassPlan | None = None
 ) -> Int32Vector:
     """Per coordinate the sum of the middle n−2f values, or of the middle mixes; (d,) int32."""
-    plan, out = plan or Plan(), np.empty(len(rows[0]), dtype=np.int32)
+    plan, out = plan or PassPlan(), np.empty(len(rows[0]), dtype=np.int32)
     native = _native(rows, plan)
     act = native.trimmed_sums if native else trimmed_sums_numpy
     for span in blocks(rows):
@@ -48,10 +48,10 @@ def trimmed_sums(
 
 
 def weighted_sums(
-    rows: Sequence[Row], weights: Sequence[int], plan: Plan | None = None
+    rows: Sequence[VectorRow], weights: Sequence[int], plan: PassPlan | None = None
 ) -> Int32Vector:
     """Σ weights[i] · rows[i]; the weights' magnitudes add to at most 2^24; (d,) int32."""
-    plan = plan or Plan()
+    plan = plan or PassPlan()
     if set(weights) <= {0, 1} and 1 in weights:  # a plain sum needs no products
         chosen = [row for row, weight in zip(rows, weights, strict=True) if weight]
         return trimmed_sums(chosen, 0, None, plan)
@@ -62,12 +62,12 @@ def weighted_sums(
     return out
 
 
-def _lanes(rows: Sequence[Row], span: slice) -> list[Int8Vector]:
+def _lanes(rows: Sequence[VectorRow], span: slice) -> list[Int8Vector]:
     """The rows' values of a span, each one after another in memory."""
     return [np.ascontiguousarray(row[span]) for row in rows]
 
 
-def _native(rows: Sequence[Row], plan: Plan) -> MergeKernels | None:
+def _native(rows: Sequence[VectorRow], plan: PassPlan) -> MergeKernels | None:
     if not plan.native or not 1 <= len(rows) <= MAX_ROWS:
         return None
     return kernels() if len(rows) * len(rows[0]) >= WORTH_COMPILING else None

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from atoll.aggregation.chunks import Plan
+from atoll.aggregation.chunks import PassPlan
 from atoll.aggregation.coordinatewise import BoolMatrix
 from atoll.aggregation.gram import Int64Matrix, squared_distances
 from atoll.aggregation.passes import gram, trimmed_sums, weighted_sums
 from atoll.aggregation.weights import BY_WEIGHTS, Weights
 from atoll.errors import ConfigError
-from atoll.numerics.codec.base import Row
+from atoll.numerics.codec.update_codec import VectorRow
 from atoll.protocol.rules import RULES
 
 MAX_DENOMINATOR = 1 << 16
@@ -58,10 +58,10 @@ class Aggregate:
 
 def aggregate(
     rule: str,
-    rows: Sequence[Row],
+    rows: Sequence[VectorRow],
     f: int,
     *,
-    plan: Plan | None = None,
+    plan: PassPlan | None = None,
     gram_nn: Int64Matrix | None = None,
 ) -> Aggregate:
     """Merges n int8 updates of length d, in at most two passes over them.
@@ -105,7 +105,7 @@ def neighbours(distances_nn: Int64Matrix, f: int) -> BoolMatrix:
 
 
 def _by_trimming(
-    rows: Sequence[Row], trim: int, mask_nn: BoolMatrix | None, plan: Plan | None
+    rows: Sequence[VectorRow], trim: int, mask_nn: BoolMatrix | None, plan: PassPlan | None
 ) -> Aggregate:
     n = len(rows)
     mixed, shares = 1, (Fraction(1, n),) * n
@@ -115,7 +115,7 @@ def _by_trimming(
     return Aggregate(trimmed_sums(rows, trim, mask_nn, plan), mixed * (n - 2 * trim), shares)
 
 
-def _by_weights(rows: Sequence[Row], weights: Weights, plan: Plan | None) -> Aggregate:
+def _by_weights(rows: Sequence[VectorRow], weights: Weights, plan: PassPlan | None) -> Aggregate:
     shares = tuple(Fraction(value, weights.denominator) for value in weights.numerators)
     return Aggregate(weighted_sums(rows, weights.numerators, plan), weights.denominator, shares)
 

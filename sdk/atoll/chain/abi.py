@@ -25,7 +25,7 @@ ENTRY_CONTRACTS = (
     "Rounds",
     "Members",
     "Audits",
-    "Words",
+    "LateVotes",
     "Jobs",
     "Stakes",
     "Config",

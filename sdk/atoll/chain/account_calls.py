@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from atoll.chain.call import Call, CallBuilder
 from atoll.protocol.call_structs import Due
-from atoll.protocol.words import Address, Digest, HolderId, JobId, Params, Role, RoundIndex, Terms
+from atoll.protocol.types import Address, Digest, HolderId, JobId, Params, Role, RoundIndex, Terms
 
 
 class AccountCalls(CallBuilder):
@@ -42,7 +42,7 @@ class AccountCalls(CallBuilder):
 
     def claim(self, job_id: JobId, role: Role, id: HolderId, to: RoundIndex) -> Call:
         """Anyone: pays a holder's payee for its rounds from the last claimed one up to, not
-        including, `to`, which must be FINAL. What a fall took of them is burnt; what the payee
+        including, `to`, which must be FINAL. What a slash took of them is burnt; what the payee
         cannot be sent waits for `collect`.
         """
         return self.build("claim", job_id, role, id, to, contract="Jobs", permissionless=True)
@@ -137,11 +137,11 @@ class AccountCalls(CallBuilder):
         """
         return self.build("conclude", id, contract="Game", permissionless=True)
 
-    def end_fallen(self, set: Digest) -> Call:
-        """Ends the games about a holder that fell otherwise than by one of them: every bond goes
-        home. Anyone may call.
+    def end_slashed(self, set: Digest) -> Call:
+        """Ends the games about a holder that was slashed otherwise than by one of them: every bond
+        goes home. Anyone may call.
         """
-        return self.build("endFallen", set, contract="Game", permissionless=True)
+        return self.build("endSlashed", set, contract="Game", permissionless=True)
 
     def game_withdraw(self, account: Address) -> Call:
         """Sends what an account is owed to it. Anyone may call."""

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from atoll.chain.answers import Header, header, header_at, optional
+from atoll.chain.response_checks import BlockHeader, header, header_at, optional
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable
 
@@ -36,7 +36,7 @@ class Agreement:
     def __init__(self, provider: FailoverProvider, least: int) -> None:
         self._provider, self._least = provider, least
 
-    async def newest(self) -> Header:
+    async def newest(self) -> BlockHeader:
         """The newest block that they give alike, of those that are the newest of one of them.
 
         No block that fewer have reached is looked for: who names a height that nobody else knows
@@ -57,7 +57,9 @@ class Agreement:
                 failure = error
         raise failure
 
-    async def block(self, number: int, told: Mapping[str, Header] | None = None) -> Header:
+    async def block(
+        self, number: int, told: Mapping[str, BlockHeader] | None = None
+    ) -> BlockHeader:
         """The block of that height.
 
         Args:
@@ -67,7 +69,7 @@ class Agreement:
             RpcUnavailable: fewer give it alike.
         """
 
-        async def ask(url: str) -> Header | None:
+        async def ask(url: str) -> BlockHeader | None:
             question = ("eth_getBlockByNumber", [hex(number), False])
             return await self._provider.ask_at(url, *question, optional(header_at(number)))
 

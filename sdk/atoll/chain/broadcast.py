@@ -6,8 +6,8 @@ import math
 
 import structlog
 
-from atoll.chain.answers import tx_hash
-from atoll.chain.prices import Floors
+from atoll.chain.prices import PriceFloors
+from atoll.chain.response_checks import tx_hash
 from atoll.chain.txconfig import QueueParts
 from atoll.chain.txrecords import SignedTransaction
 from atoll.chain.verdicts import SEND, Refusal, RpcRefused, refusal_of
@@ -24,7 +24,7 @@ class Broadcaster:
     """
 
     def __init__(self, parts: QueueParts) -> None:
-        self.floors = Floors(parts.clock)
+        self.floors = PriceFloors(parts.clock)
         self._chain = parts.chain
         self._config = parts.config
         self._clock = parts.clock

@@ -13,7 +13,7 @@ from eth_abi.abi import encode as abi_encode
 from atoll.chain.abi import registry
 from atoll.chain.decode import to_abi
 from atoll.chain.deployment import Deployment
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from atoll.chain import contract_views as views
 from atoll.chain.contract_views import ProposedParams, ProposedPolicy
 from atoll.chain.contracts import AtollChain
 from atoll.protocol.owners import NOBODY
-from atoll.protocol.words import Address, Params
+from atoll.protocol.types import Address, Params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from atoll.chain.structs import Escrow, RoundState
 from atoll.chain.view import View
-from atoll.protocol.words import Address, HolderId, JobId, Params, Role, RoundIndex, Terms
+from atoll.protocol.types import Address, HolderId, JobId, Params, Role, RoundIndex, Terms
 
 
 def state(job_id: JobId) -> View[RoundState]:
@@ -27,7 +27,7 @@ class Id:
     """What `idOf` returns.
 
     Attributes:
-        role: of the account's seat or place in the job.
+        role: of the account's seat or slot in the job.
         id: of its holder; 0 for none.
     """
 

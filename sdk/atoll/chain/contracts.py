@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
 
-from atoll.chain import answers
 from atoll.chain import contract_views as views
+from atoll.chain import response_checks
 from atoll.chain.abi import Function, registry
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.decode import RawLog, to_abi
 from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.logs import LogReader
@@ -27,7 +27,7 @@ from atoll.chain.verdicts import RpcRefused
 from atoll.chain.view import View
 from atoll.errors import ChainError, RpcUnavailable, TransactionFailed
 from atoll.protocol.owners import NOBODY, Ownership
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     BlockRef,
     HolderId,
@@ -114,8 +114,8 @@ class AtollChain:
 
     async def block(self, number: int) -> BlockRef | None:
         """The block of that height, or None where the chain does not reach up to it."""
-        found = await self.events.header(number)
-        return None if found is None else found.ref
+        header = await self.events.header(number)
+        return None if header is None else header.ref
 
     async def logs(self, first: int, last: int) -> list[RawLog]:
         """Logs of Atoll's events in the blocks first…last, all of them, in chain order.
@@ -134,7 +134,9 @@ class AtollChain:
         Raises:
             RpcUnavailable: among others where no endpoint has the state of so old a block.
         """
-        return await self.provider.ask("eth_getTransactionCount", [account, block], answers.counter)
+        return await self.provider.ask(
+            "eth_getTransactionCount", [account, block], response_checks.counter
+        )
 
     async def hash_of(self, account: Address, nonce: int, number: int) -> str | None:
         """The hash of the account's transaction with that nonce; None where the block has none."""
@@ -144,17 +146,21 @@ class AtollChain:
             every, ours = value["transactions"], account.lower()
             sent = (t for t in every if str(t.get("from")).lower() == ours)
             return next(
-                (answers.tx_hash(t["hash"]) for t in sent if answers.counter(t["nonce"]) == nonce),
+                (
+                    response_checks.tx_hash(t["hash"])
+                    for t in sent
+                    if response_checks.counter(t["nonce"]) == nonce
+                ),
                 None,
             )
 
         return await self.provider.ask("eth_getBlockByNumber", [hex(number), True], read)
 
-    async def receipt(self, tx_hash: str) -> answers.TxReceipt | None:
+    async def receipt(self, tx_hash: str) -> response_checks.TxReceipt | None:
         """What became of a transaction; None while no block has it."""
 
-        def of_this_one(value: Any) -> answers.TxReceipt | None:
-            found = answers.receipt(value)
+        def of_this_one(value: Any) -> response_checks.TxReceipt | None:
+            found = response_checks.receipt(value)
             if found is not None and found.tx_hash != tx_hash.lower():
                 raise ValueError(f"the receipt of {found.tx_hash}")
             if found is not None and None in (found.succeeded, found.gas_used):
@@ -172,9 +178,13 @@ class AtollChain:
         to = self.deployment.addresses[function.contract].lower()
 
         def read(value: Any) -> list[bytes]:
-            sent = (answers.data(t["input"]) for t in value["transactions"] if _is_to(t, to))
+            sent = (
+                response_checks.data(t["input"]) for t in value["transactions"] if _is_to(t, to)
+            )
             calls = (data[4:] for data in sent if data[:4] == function.selector)
-            return [found for data in calls if (found := _certificate(function, data, job))]
+            return [
+                certificate for data in calls if (certificate := _certificate(function, data, job))
+            ]
 
         return await self.provider.ask("eth_getBlockByNumber", [hex(number), True], read)
 
@@ -224,7 +234,7 @@ class AtollChain:
     # Members and money
 
     async def id_of(self, job: JobId, account: Address) -> views.Id | None:
-        """Which seat's or place's holder the account is; None for none."""
+        """Which seat's or slot's holder the account is; None for none."""
         holder = await self.ask(views.id_of(job, account))
         return holder if holder.id else None
 
@@ -255,7 +265,9 @@ class AtollChain:
 
     async def native_balance(self, account: Address) -> int:
         """Wei for gas."""
-        return await self.provider.ask("eth_getBalance", [account, LATEST], answers.quantity)
+        return await self.provider.ask(
+            "eth_getBalance", [account, LATEST], response_checks.quantity
+        )
 
     # Anything
 
@@ -264,7 +276,9 @@ class AtollChain:
         nothing = _Nothing()
         try:
             return await self.provider.ask(
-                "eth_getCode", [address, LATEST], lambda value: nothing.else_(answers.data(value))
+                "eth_getCode",
+                [address, LATEST],
+                lambda value: nothing.else_(response_checks.data(value)),
             )
         except RpcUnavailable:
             if nothing.is_told:
@@ -330,7 +344,7 @@ class AtollChain:
     ) -> T:
         try:
             return await self.provider.ask(
-                "eth_call", [query, block], lambda value: read(answers.data(value))
+                "eth_call", [query, block], lambda value: read(response_checks.data(value))
             )
         except RpcRefused as refused:
             reason = reason_of(refused)

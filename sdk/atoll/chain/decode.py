@@ -19,7 +19,7 @@ from eth_utils.address import to_checksum_address
 from atoll.chain.abi import EventAbi, registry
 from atoll.errors import UndecodableLog
 from atoll.protocol.events import EVENT_TYPES, ContractEvent
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
@@ -119,7 +119,8 @@ def converter(hint: Any) -> Convert:
         item = converter(get_args(hint)[0])
         return lambda values: tuple(item(value) for value in values)
     if dataclasses.is_dataclass(hint):
-        return lambda values: from_abi(hint, values)  # type: ignore[arg-type]  # a type, as an annotation is
+        # a type, as an annotation is
+        return lambda values: from_abi(hint, values)  # type: ignore[arg-type]
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return hint
     return lambda value: value

@@ -18,13 +18,13 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from atoll.chain.abi import input_types, load_artifact, registry
-from atoll.chain.answers import data, header, quantity, receipt, tx_hash
 from atoll.chain.deployment import Deployment
 from atoll.chain.prices import ask_prices
+from atoll.chain.response_checks import data, header, quantity, receipt, tx_hash
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.verdicts import Refusal, RpcRefused, floor_of, refusal_of
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
-from atoll.protocol.words import TOKEN, Address, Params
+from atoll.protocol.types import TOKEN, Address, Params
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -45,17 +45,17 @@ FAMILIES = (
     "FloatSteps",
     "OptimiserSteps",
     "StateSteps",
-    "LinkSteps",
+    "UpdateProofSteps",
 )
 """The judge's contracts of operations, by op >> 8."""
 DEFAULT_PARAMS = Params(
-    miss_cut_bps=100,
+    penalty_bps=100,
     winner_share_bps=3000,
     min_window=1,
     min_provider_bond=TOKEN,
     min_verifier_bond=TOKEN,
 )
-"""What the configuration contract starts with; cuts and shares in basis points of a bond."""
+"""What the configuration contract starts with; penalties and shares in basis points of a bond."""
 _G1_ADD = "0x" + (0x0B).to_bytes(20, "big").hex()
 """EIP-2537's addition of two points; of nothing and nothing here, which is nothing of 128 bytes."""
 BID_SECONDS = 20.0  # more than a block of any chain that we know
@@ -200,7 +200,7 @@ class _Deployer:
         self._create("Rounds", at["Jobs"], longest, *parts)
         self._create("Members", at["Stakes"], at["Jobs"])
         self._create("Audits", at["Rounds"], at["Members"], at["Jobs"])
-        self._create("Words", at["Rounds"], at["Members"], at["Audits"])
+        self._create("LateVotes", at["Rounds"], at["Members"], at["Audits"])
         self._create("Claims", at["Rounds"], at["Members"], at["Jobs"], at["Audits"])
         self._plan_wires()
 
@@ -213,10 +213,12 @@ class _Deployer:
 
     def _plan_wires(self) -> None:
         at = self._addresses
-        rounds, members, audits, words = (at[n] for n in ("Rounds", "Members", "Audits", "Words"))
+        rounds, members, audits, late_votes = (
+            at[n] for n in ("Rounds", "Members", "Audits", "LateVotes")
+        )
         self._wire("Stakes", members, at["Jobs"])
-        self._wire("Rounds", members, audits, words)
-        self._wire("Members", rounds, audits, words, at["Claims"], at["Game"])
+        self._wire("Rounds", members, audits, late_votes)
+        self._wire("Members", rounds, audits, late_votes, at["Claims"], at["Game"])
         self._wire("Audits", at["Game"])
         self._wire("Claims", at["Game"])
         self._wire("Game", at["Claims"])

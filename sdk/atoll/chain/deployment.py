@@ -13,7 +13,7 @@ from eth_utils.address import is_address, to_checksum_address
 from atoll.errors import ConfigError
 from atoll.files import durable_rename
 from atoll.nested import loads
-from atoll.protocol.words import Address, Domain
+from atoll.protocol.types import Address, Domain
 
 DEVELOPMENT_CHAINS = frozenset({1337, 31337})
 """Of Ganache and Anvil: everybody is on this machine, and the chain begins anew at each start."""
@@ -25,7 +25,7 @@ REQUIRED = (
     "Rounds",
     "Members",
     "Audits",
-    "Words",
+    "LateVotes",
     "EcdsaPolicy",
     "Claims",
     "Game",

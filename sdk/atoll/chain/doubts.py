@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from atoll.protocol.words import BlockRef
+from atoll.protocol.types import BlockRef
 
 LOOKS: Final = 5
 LONGEST_LOOK_SECONDS: Final = 3.0
@@ -22,7 +22,7 @@ UNASKED: Final = 2
 """So many patiences without a look, and what was said before them is forgotten."""
 
 
-class Kind(Enum):
+class DoubtKind(Enum):
     """What is doubted."""
 
     REFUSED = "refused"
@@ -41,20 +41,20 @@ class Doubts:
         clock: seconds that nobody sets back or ahead.
     """
 
-    def __init__(self, patience_s: dict[Kind, float], clock: Callable[[], float]) -> None:
+    def __init__(self, patience_s: dict[DoubtKind, float], clock: Callable[[], float]) -> None:
         self._patience_s, self._clock = patience_s, clock
-        self._said: dict[tuple[int, Kind], tuple[float, float]] = {}  # first, and last
+        self._said: dict[tuple[int, DoubtKind], tuple[float, float]] = {}  # first, and last
         self._looked: dict[int, tuple[BlockRef | None, float]] = {}
 
     def is_time(self, number: int, head: BlockRef | None) -> bool:
         """Whether to ask about it again: of what is not in doubt, always."""
         seen, looked_at = self._looked.get(number, (None, float("-inf")))
-        kinds = [kind for kind in Kind if (number, kind) in self._said]
+        kinds = [kind for kind in DoubtKind if (number, kind) in self._said]
         pause = min((self._patience_s[kind] / LOOKS for kind in kinds), default=0.0)
         is_due = self._clock() - looked_at >= min(pause, LONGEST_LOOK_SECONDS)
         return seen != head or is_due
 
-    def is_believed(self, number: int, kind: Kind, head: BlockRef | None) -> bool:
+    def is_believed(self, number: int, kind: DoubtKind, head: BlockRef | None) -> bool:
         """Notes that it is said once more; whether it was for long enough now."""
         now, patience = self._clock(), self._patience_s[kind]
         since, last = self._said.get((number, kind), (now, now))
@@ -69,5 +69,5 @@ class Doubts:
     def forget(self, number: int) -> None:
         """It was said otherwise, or is over."""
         self._looked.pop(number, None)
-        for kind in Kind:
+        for kind in DoubtKind:
             self._said.pop((number, kind), None)

@@ -31,8 +31,8 @@ from atoll.protocol.events import (
 from atoll.protocol.game_records import parties
 from atoll.protocol.owners import Ownership, enter, ownership_of
 from atoll.protocol.rounds import apply
+from atoll.protocol.types import Address, BlockRef, JobId
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, BlockRef, JobId
 
 log = structlog.get_logger("atoll.chain.follower")
 
@@ -79,7 +79,7 @@ class News:
         head: the newest block where it is another than before: the chain's clock.
     """
 
-    past: tuple[Indexed, ...] = ()
+    earlier: tuple[Indexed, ...] = ()
     turned: TurnedBack | None = None
     folded: tuple[Folded, ...] = ()
     head: BlockRef | None = None
@@ -161,13 +161,13 @@ class Follower:
         turns = [change.to_block for change in self._untold if isinstance(change, Rewound)]
         items = [change for change in self._untold if isinstance(change, Indexed)]
         heads = [change.block for change in self._untold if isinstance(change, Advanced)]
-        fold, past, turned = self._fold, tuple[Indexed, ...](), None
+        fold, earlier, turned = self._fold, tuple[Indexed, ...](), None
         if turns:
             # What one reorg brought another may have taken back: the index knows what stands.
             items = [item async for item in _in_pieces(self._index.history())]
         if not self._has_begun:
-            past, items = tuple(items), []
-            fold = await self._folded(past)
+            earlier, items = tuple(items), []
+            fold = await self._folded(earlier)
         elif turns:
             kept = tuple(item for item in items if item.block.number <= min(turns))
             items = items[len(kept) :]
@@ -183,7 +183,7 @@ class Follower:
         ahead = fold.copy()
         ahead.fold_all(self._index.ahead)
         self._ahead = {j: v for j, v in ahead.views.items() if v is not self.views.get(j)}
-        return News(past, turned, folded, heads[-1] if heads else None)
+        return News(earlier, turned, folded, heads[-1] if heads else None)
 
     async def _folded(self, items: Iterable[Indexed]) -> Fold:
         """A fold of these events from nothing."""
@@ -215,10 +215,10 @@ class Follower:
             return ()
         alone = Fold(self._deployment, {job})
         steps = (alone.fold(item) async for item in _in_pieces(self._index.history()))
-        past = tuple([step async for step in steps if step.view is not None])
+        earlier = tuple([step async for step in steps if step.view is not None])
         self._only.add(job)
         self._fold.take(alone)
-        return past
+        return earlier
 
     @property
     def undecodable(self) -> int:

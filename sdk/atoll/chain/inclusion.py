@@ -13,7 +13,7 @@ from atoll.chain.txconfig import QueueParts
 from atoll.chain.txrecords import Intent, Receipt, SignedTransaction, TxState
 from atoll.chain.txstatus import Reason
 from atoll.errors import RpcUnavailable, TransactionFailed
-from atoll.protocol.words import BlockRef
+from atoll.protocol.types import BlockRef
 
 log = structlog.get_logger("atoll.chain.txqueue")
 

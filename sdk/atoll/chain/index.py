@@ -23,7 +23,7 @@ from atoll.chain.database import Database
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.indexed import Indexed
 from atoll.errors import ConfigError, RpcUnavailable, UndecodableLog
-from atoll.protocol.words import Address, BlockRef, Digest
+from atoll.protocol.types import Address, BlockRef, Digest
 
 log = structlog.get_logger("atoll.chain.index")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from atoll.protocol.events import ContractEvent
-from atoll.protocol.words import BlockRef
+from atoll.protocol.types import BlockRef
 
 
 @dataclass(frozen=True, slots=True)

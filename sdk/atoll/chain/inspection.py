@@ -17,11 +17,11 @@ from typing import Any, Final
 from eth_abi.abi import decode as abi_decode
 from eth_utils.address import to_checksum_address
 
-from atoll.chain import answers
+from atoll.chain import response_checks
 from atoll.chain.abi import Function, load_artifact, registry
 from atoll.chain.contracts import LATEST, AtollChain
 from atoll.chain.verdicts import RpcRefused
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 ERC20: Final = "AtollToken"
 WORD: Final = 32
@@ -46,7 +46,7 @@ class ContractCheck:
     problems: tuple[str, ...] = ()
     note: str = ""
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """JSON values."""
         return {
             "contract": self.name,
@@ -84,7 +84,9 @@ async def verify_contracts(chain: AtollChain) -> list[ContractCheck]:
     for name, code in zip(names, codes, strict=True):
         check, strangers[name] = _compared(chain, name, code)
         checks.append(check)
-    often = Counter(address for found in strangers.values() for address in found).most_common(1)
+    often = Counter(address for stranger in strangers.values() for address in stranger).most_common(
+        1
+    )
     deployer = {address for address, _ in often}
     return [
         _with(check, [*_foreign(strangers[check.name] - deployer), *await _miswired(chain, check)])
@@ -101,15 +103,15 @@ async def read_parameters(chain: AtollChain) -> dict[str, dict[str, Any]]:
     Raises:
         RpcUnavailable: no endpoint answers.
     """
-    found: dict[str, dict[str, Any]] = {}
+    parameters: dict[str, dict[str, Any]] = {}
     for name in sorted(chain.deployment.addresses):
         if name not in _shipped():
             continue
         for item in load_artifact(name)["abi"]:
             if _is_plain_view(item):
                 value = await _ask_view(chain, name, item)
-                found.setdefault(name, {})[item["name"]] = value
-    return found
+                parameters.setdefault(name, {})[item["name"]] = value
+    return parameters
 
 
 def _compared(chain: AtollChain, name: str, code: bytes) -> tuple[ContractCheck, set[Address]]:
@@ -202,7 +204,7 @@ async def _ask_view(chain: AtollChain, contract: str, item: dict[str, Any]) -> A
     query = {"to": chain.deployment.addresses[contract], "data": f"0x{function.selector.hex()}"}
 
     def read(value: Any) -> Any:
-        return _plain_outputs(function, item["outputs"], answers.data(value))
+        return _plain_outputs(function, item["outputs"], response_checks.data(value))
 
     try:
         return await chain.provider.ask("eth_call", [query, LATEST], read)

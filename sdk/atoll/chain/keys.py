@@ -18,7 +18,7 @@ from eth_utils.crypto import keccak
 from atoll.errors import KeystoreError
 from atoll.files import durable_rename, write_beside, write_once
 from atoll.nested import loads
-from atoll.protocol.words import Address, Digest
+from atoll.protocol.types import Address, Digest
 
 if TYPE_CHECKING:
     from eth_account import Account

@@ -46,8 +46,11 @@ import structlog
 from eth_utils.crypto import keccak
 
 from atoll.chain.agreement import Agreement
-from atoll.chain.answers import (
-    Header,
+from atoll.chain.decode import RawLog, event_topics
+from atoll.chain.lagging import HeadGrowth, pass_over_lagging
+from atoll.chain.replies import Read
+from atoll.chain.response_checks import (
+    BlockHeader,
     TxReceipt,
     block_receipts,
     header,
@@ -56,12 +59,9 @@ from atoll.chain.answers import (
     optional,
     raw_logs,
 )
-from atoll.chain.behind import Growth, pass_over_who_is_behind
-from atoll.chain.decode import RawLog, event_topics
-from atoll.chain.replies import Read
 from atoll.chain.rpc import FailoverProvider, TooMuchAsked
 from atoll.errors import RpcUnavailable
-from atoll.protocol.words import Address, Digest
+from atoll.protocol.types import Address, Digest
 
 log = structlog.get_logger("atoll.chain.logs")
 
@@ -125,14 +125,14 @@ class LogReader:
         self._contract_bits = [_bits_of(bytes.fromhex(a.removeprefix("0x"))) for a in contracts]
         self._topic_bits = [_bits_of(topic) for topic in self._topics]
         self.excluded = 0
-        self._newest: Header | None = None
+        self._newest: BlockHeader | None = None
         self._newest_at = 0.0
-        self._growth = Growth()
-        self._seen: dict[Digest, Header] = {}
-        self._came: dict[int, Header] = {}
+        self._growth = HeadGrowth()
+        self._seen: dict[Digest, BlockHeader] = {}
+        self._came: dict[int, BlockHeader] = {}
         self._blocks_at_once = 1 << 62  # of logs, as far as endpoints have said
 
-    async def header(self, number: int) -> Header | None:
+    async def header(self, number: int) -> BlockHeader | None:
         """The block of that height, or None where the chain does not reach up to it.
 
         Nobody is asked for a block that the newest one names, parent by parent, and that was the
@@ -147,7 +147,7 @@ class LogReader:
 
         return self._named(number) or await self._ask(number)
 
-    def _named(self, number: int) -> Header | None:
+    def _named(self, number: int) -> BlockHeader | None:
         """The block of that height which the newest names, if every one between was seen."""
         found = self._newest
         while found is not None and found.ref.number > number:
@@ -157,7 +157,7 @@ class LogReader:
             found = parent if is_below else None
         return found if found is not None and found.ref.number == number else None
 
-    async def _ask(self, number: int) -> Header | None:
+    async def _ask(self, number: int) -> BlockHeader | None:
         if self._agreement is not None:
             return await self._ask_for_agreed(self._agreement, number)
         for _ in range(LOOKS):
@@ -171,7 +171,7 @@ class LogReader:
             "nodes that disagree",
         )
 
-    async def _ask_for_agreed(self, agreement: Agreement, number: int) -> Header | None:
+    async def _ask_for_agreed(self, agreement: Agreement, number: int) -> BlockHeader | None:
         for _ in range(LOOKS):
             try:
                 return await agreement.block(number)
@@ -181,7 +181,7 @@ class LogReader:
                 return None
         raise failure
 
-    async def newest(self, within: float = 0.0) -> Header:
+    async def newest(self, within: float = 0.0) -> BlockHeader:
         """The newest block, as it was at most `within` seconds ago. Raises RpcUnavailable.
 
         Of an endpoint that is behind another one, it is the other's.
@@ -196,27 +196,27 @@ class LogReader:
         self._remember(found, asked_at)
         return found
 
-    async def _growing(self, asked_at: float) -> Header:
+    async def _growing(self, asked_at: float) -> BlockHeader:
         """The newest block of the first endpoint that is not behind others."""
         found = await self._latest()
         if self._growth.is_doubtful(found.ref, asked_at):
-            if await pass_over_who_is_behind(self._provider, found.ref):
+            if await pass_over_lagging(self._provider, found.ref):
                 found = await self._latest()
             self._growth.note(found.ref, asked_at)
         return found
 
-    def _remember(self, newest: Header, asked_at: float) -> None:
+    def _remember(self, newest: BlockHeader, asked_at: float) -> None:
         self._newest, self._newest_at = newest, asked_at
         self._seen[newest.ref.hash] = newest
         if len(self._seen) > KEPT_HEADERS:
             del self._seen[next(iter(self._seen))]
 
-    async def _latest(self) -> Header:
+    async def _latest(self) -> BlockHeader:
         return await self._provider.ask("eth_getBlockByNumber", ["latest", False], header)
 
     async def read(
         self, first: int, last: int, parent: Digest | None
-    ) -> tuple[list[Header], list[RawLog]] | None:
+    ) -> tuple[list[BlockHeader], list[RawLog]] | None:
         """Headers and logs of the blocks first…last; None where the chain turned in the meantime.
 
         Args:
@@ -237,7 +237,7 @@ class LogReader:
             self._came.pop(number, None)
         return headers, logs
 
-    async def _logs_of(self, headers: Sequence[Header]) -> list[RawLog] | None:
+    async def _logs_of(self, headers: Sequence[BlockHeader]) -> list[RawLog] | None:
         """The logs of blocks that follow one another; None where the chain turned meanwhile.
 
         Raises RpcUnavailable.
@@ -310,12 +310,12 @@ class LogReader:
         tellers = range(min(map(len, pieces)))
         return [[raw for piece in pieces for raw in piece[at]] for at in tellers]
 
-    async def _turned(self, headers: Sequence[Header]) -> bool:
+    async def _turned(self, headers: Sequence[BlockHeader]) -> bool:
         """Whether the chain no longer has the last of these blocks."""
         end = await self._ask(headers[-1].ref.number)
         return end is None or end.ref != headers[-1].ref
 
-    def _has_none(self, block: Header) -> bool:
+    def _has_none(self, block: BlockHeader) -> bool:
         """Whether its header proves that it has none of our logs."""
         return not block.transactions or (block.bloom != 0 and not self.may_hold(block.bloom))
 
@@ -324,8 +324,10 @@ class LogReader:
         has_contract = any(bits & ~bloom == 0 for bits in self._contract_bits)
         return has_contract and any(bits & ~bloom == 0 for bits in self._topic_bits)
 
-    async def _headers(self, first: int, last: int, parent: Digest | None) -> list[Header] | None:
-        async def one(number: int) -> Header | None:
+    async def _headers(
+        self, first: int, last: int, parent: Digest | None
+    ) -> list[BlockHeader] | None:
+        async def one(number: int) -> BlockHeader | None:
             found = self._came.get(number)
             if found is None or number == last:  # which shows that the others still stand
                 found = await self.header(number)
@@ -356,7 +358,7 @@ class LogReader:
     def _is_ours(self, raw: RawLog) -> bool:
         return raw.address in self._contracts and self._topics.issuperset(raw.topics[:1])
 
-    async def _witnessed(self, block: Header) -> Sequence[RawLog]:
+    async def _witnessed(self, block: BlockHeader) -> Sequence[RawLog]:
         """Our logs of one block, from its receipts; as so many endpoints give them alike."""
         if not block.transactions:
             return ()  # what sets a bloom without a transaction is no contract of ours
@@ -371,7 +373,7 @@ class LogReader:
 
         return await self._agreement.alike(of_one, f"receipts of block {block.ref.number}")
 
-    async def _in_receipts(self, block: Header, ask: Ask) -> tuple[RawLog, ...]:
+    async def _in_receipts(self, block: BlockHeader, ask: Ask) -> tuple[RawLog, ...]:
         of_tx = {item.tx_hash: item.logs for item in await _receipts(block, ask)}
         sent = (tx_hash for tx_hash in block.transactions if tx_hash in of_tx)
         everyone_s = ((tx_hash, raw) for tx_hash in sent for raw in of_tx[tx_hash])
@@ -390,7 +392,7 @@ class LogReader:
         )
 
 
-async def _receipts(block: Header, ask: Ask) -> list[TxReceipt]:
+async def _receipts(block: BlockHeader, ask: Ask) -> list[TxReceipt]:
     """Those of all its transactions. Raises RpcUnavailable."""
 
     without = set[str]()  # a transaction of the chain itself may have no receipt
@@ -425,7 +427,7 @@ async def _receipts(block: Header, ask: Ask) -> list[TxReceipt]:
             ) from error
 
 
-def _all_of(block: Header, receipts: list[TxReceipt]) -> list[TxReceipt]:
+def _all_of(block: BlockHeader, receipts: list[TxReceipt]) -> list[TxReceipt]:
     """The same receipts, if they leave nothing of the block out. Raises ValueError."""
     if any(item.block_hash != bytes(block.ref.hash) for item in receipts):
         raise ValueError("receipts of another block")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import Any, Final, TypeVar
 
-from atoll.chain.answers import Header, quantity
 from atoll.chain.replies import Read
+from atoll.chain.response_checks import BlockHeader, quantity
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.verdicts import RpcRefused, floor_of, is_of_base_fee
 from atoll.errors import RpcUnavailable
@@ -46,7 +46,7 @@ class _History:
     tip: int | None
 
 
-async def ask_prices(provider: FailoverProvider, newest: Header, usual_tip: int) -> Prices:
+async def ask_prices(provider: FailoverProvider, newest: BlockHeader, usual_tip: int) -> Prices:
     """The prices of the next block.
 
     Args:
@@ -63,7 +63,7 @@ async def ask_prices(provider: FailoverProvider, newest: Header, usual_tip: int)
     return Prices(base_fee, max(1, tip))
 
 
-class Floors:
+class PriceFloors:
     """The least that nodes said they take, for as long as that is likely to hold."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import structlog
 
 from atoll.chain.broadcast import Broadcaster
-from atoll.chain.doubts import Doubts, Kind
+from atoll.chain.doubts import DoubtKind, Doubts
 from atoll.chain.fees import Fees, raise_bid
 from atoll.chain.inclusion import Inclusion
 from atoll.chain.signing import Signer
@@ -64,7 +64,7 @@ class Replacement:
         if not self._doubts.is_time(intent.id, head):
             return
         reason = await self._fails_now(intent)
-        if reason is None or self._doubts.is_believed(intent.id, Kind.STUCK, head):
+        if reason is None or self._doubts.is_believed(intent.id, DoubtKind.STUCK, head):
             await self.replace(intent, cancel_reason=reason)
 
     async def _fails_now(self, intent: Intent) -> Reason | None:

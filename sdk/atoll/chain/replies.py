@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import aiohttp
 
-from atoll.chain.answers import text
+from atoll.chain.response_checks import text
 from atoll.chain.verdicts import (
     NO_WORD,
     RpcRefused,
@@ -111,7 +111,8 @@ class _PatientDecoder(json.JSONDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]  # of no stub
+        # of no stub
+        self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
 
 
 async def read_whole(stream: aiohttp.StreamReader, method: str, patience: asyncio.Timeout) -> bytes:

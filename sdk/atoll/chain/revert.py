@@ -8,7 +8,7 @@ from typing import Any
 from eth_abi.abi import decode as abi_decode
 
 from atoll.chain.abi import registry
-from atoll.chain.answers import text
+from atoll.chain.response_checks import text
 from atoll.chain.verdicts import RpcRefused, revert_data
 
 ERROR_SELECTOR = bytes.fromhex("08c379a0")

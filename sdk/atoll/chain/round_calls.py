@@ -1,4 +1,4 @@
-"""Typed calls of Rounds, Members, Audits, Words and BlsPolicy, named as in Solidity.
+"""Typed calls of Rounds, Members, Audits, LateVotes and BlsPolicy, named as in Solidity.
 
 Made by contracts/tools/export_artifacts.py from the contracts; not edited by hand.
 """
@@ -9,18 +9,18 @@ from collections.abc import Sequence
 
 from atoll.chain.call import Call, CallBuilder
 from atoll.protocol.call_structs import Certified, Having, Shown
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     Bitmap,
     Digest,
-    Facts,
     HolderId,
     JobId,
-    PlaceIndex,
     Reveal,
     Role,
     RoundIndex,
+    RoundRecord,
     SeatIndex,
+    SlotIndex,
 )
 
 
@@ -52,49 +52,49 @@ class RoundCalls(CallBuilder):
         """
         return self.build("reveal", job_id, seat, seed, reveal, contract="Rounds")
 
-    def word(self, job_id: JobId, place: PlaceIndex, seed: Digest, has: Bitmap) -> Call:
-        """A committee member's word: the seats whose update it has. Once a committee draw. The
+    def vote(self, job_id: JobId, slot: SlotIndex, seed: Digest, has: Bitmap) -> Call:
+        """A committee member's vote: the seats whose update it has. Once a committee draw. The
         first one after the block in which the merge opened fixes the audit seed, by that block's
         hash.
 
         Args:
             has: seats; those that did not reveal count nothing.
         """
-        return self.build("word", job_id, place, seed, has, contract="Rounds")
+        return self.build("vote", job_id, slot, seed, has, contract="Rounds")
 
     def seed_audit(self, job_id: JobId) -> Call:
         """Anyone, from the block after the one in which the merge opened: fixes the audit seed, if
-        no word has. Where 256 blocks have passed since, the chain has forgotten that block's
+        no vote has. Where 256 blocks have passed since, the chain has forgotten that block's
         hash, and this notes the present block instead.
         """
         return self.build("seedAudit", job_id, contract="Rounds", permissionless=True)
 
-    def settle(self, job_id: JobId, places: bytes, has: Sequence[Bitmap], shown: Certified) -> Call:
+    def settle(self, job_id: JobId, slots: bytes, has: Sequence[Bitmap], shown: Certified) -> Call:
         """Anyone: ends the merge with what two thirds of the committee signed, and opens the next
         round.
 
         Args:
-            places: of the committee draw's words, a byte each, in the chain's order.
-            has: the words themselves.
-            shown: the committee's accounts in it, by ascending place, need not be there: they are
+            slots: of the committee draw's votes, a byte each, in the chain's order.
+            has: the votes themselves.
+            shown: the committee's accounts in it, by ascending slot, need not be there: they are
                 cheaper shown than read, once a whole pool has settled a round and is the next one's
                 committee too.
         """
         return self.build(
-            "settle", job_id, places, has, shown, contract="Rounds", permissionless=True
+            "settle", job_id, slots, has, shown, contract="Rounds", permissionless=True
         )
 
-    def settle_late(self, job_id: JobId, places: bytes, has: Sequence[Bitmap]) -> Call:
+    def settle_late(self, job_id: JobId, slots: bytes, has: Sequence[Bitmap]) -> Call:
         """Anyone, from the job's expiry on, once the committee draw's deadline has passed: pays
-        what was had and closes the job.
+        what was available and closes the job.
 
         Args:
-            places: of the committee draw's words, a byte each, in the chain's order.
-            has: the words themselves.
+            slots: of the committee draw's votes, a byte each, in the chain's order.
+            has: the votes themselves.
         """
-        return self.build("settleLate", job_id, places, has, contract="Rounds", permissionless=True)
+        return self.build("settleLate", job_id, slots, has, contract="Rounds", permissionless=True)
 
-    def sign(self, job_id: JobId, facts: Facts, id: HolderId, certificate: bytes) -> Call:
+    def sign(self, job_id: JobId, record: RoundRecord, id: HolderId, certificate: bytes) -> Call:
         """Adds a member's signature of the last certificate, until the next settlement and
         auditEnd.
 
@@ -102,32 +102,32 @@ class RoundCalls(CallBuilder):
             id: of a member of the committee that settled.
         """
         return self.build(
-            "sign", job_id, facts, id, certificate, contract="Rounds", permissionless=True
+            "sign", job_id, record, id, certificate, contract="Rounds", permissionless=True
         )
 
     # Members
 
-    def sit(self, job_id: JobId, seat: SeatIndex) -> Call:
-        """Takes a free seat from the next opening on; locks Terms.providerBond."""
-        return self.build("sit", job_id, seat, contract="Members")
+    def join(self, job_id: JobId, seat: SeatIndex) -> Call:
+        """Takes a free seat from the next round start on; locks Terms.providerBond."""
+        return self.build("join", job_id, seat, contract="Members")
 
     def leave_seat(self, job_id: JobId) -> Call:
         """The caller's seat is free after the round that runs, which it still owes."""
         return self.build("leaveSeat", job_id, contract="Members")
 
     def disagree(self, job_id: JobId, seed: Digest, root: Digest) -> Call:
-        """ "I computed another model": leaves without a miss, before the round's commit."""
+        """ "I computed another model": leaves without a missed duty, before the round's commit."""
         return self.build("disagree", job_id, seed, root, contract="Members")
 
-    def cut_seat(self, job_id: JobId, seat: SeatIndex) -> Call:
-        """Cuts the last miss of a seat, which can be taken then. Anyone."""
-        return self.build("cutSeat", job_id, seat, contract="Members", permissionless=True)
+    def penalise_seat(self, job_id: JobId, seat: SeatIndex) -> Call:
+        """Takes the penalty of a seat's last missed duty, which can be taken then. Anyone."""
+        return self.build("penaliseSeat", job_id, seat, contract="Members", permissionless=True)
 
-    def enrol(self, job_id: JobId, place: PlaceIndex, bond: int) -> Call:
-        """Takes a place of the pool: a free one, one whose member is not ready in time, or for a
+    def enrol(self, job_id: JobId, slot: SlotIndex, bond: int) -> Call:
+        """Takes a slot of the pool: a free one, one whose member is not ready in time, or for a
         tenth more the cheapest.
         """
-        return self.build("enrol", job_id, place, bond, contract="Members")
+        return self.build("enrol", job_id, slot, bond, contract="Members")
 
     def ready(self, job_id: JobId) -> Call:
         """ "I hold manifest, data and model." Counts from the next settlement on; where the caller
@@ -138,9 +138,11 @@ class RoundCalls(CallBuilder):
     def leave_pool(self, job_id: JobId) -> Call:
         return self.build("leavePool", job_id, contract="Members")
 
-    def cut_member(self, job_id: JobId, round: RoundIndex, id: HolderId) -> Call:
-        """Cuts a member that gave no word by the end of a committee draw's words. Anyone."""
-        return self.build("cutMember", job_id, round, id, contract="Members", permissionless=True)
+    def penalise_member(self, job_id: JobId, round: RoundIndex, id: HolderId) -> Call:
+        """Penalises a member that gave no vote by the end of a committee draw's votes. Anyone."""
+        return self.build(
+            "penaliseMember", job_id, round, id, contract="Members", permissionless=True
+        )
 
     def release(self, job_id: JobId, role: Role, id: HolderId) -> Call:
         """Unlocks the bond of who owes nothing any more. Anyone."""
@@ -167,7 +169,7 @@ class RoundCalls(CallBuilder):
         job_id: JobId,
         round: RoundIndex,
         id: HolderId,
-        facts: Facts,
+        record: RoundRecord,
         body: bytes,
         salt: Digest,
     ) -> Call:
@@ -175,14 +177,14 @@ class RoundCalls(CallBuilder):
         member.
 
         Args:
-            body: 35 bytes a duty: seat, 0xffff or the first segment that differs, word.
+            body: 35 bytes a duty: seat, 0xffff or the first segment that differs, digest.
         """
-        return self.build("open", job_id, round, id, facts, body, salt, contract="Audits")
+        return self.build("open", job_id, round, id, record, body, salt, contract="Audits")
 
     def key(self, job_id: JobId, round: RoundIndex, key: Digest) -> Call:
-        """The holder of a seat shows the key of its words' masks. Warning: before auditEnd anyone
-        can take half of the pay. What is shown in the block of its settlement or before is none,
-        and the last one counts.
+        """The holder of a seat shows the key of its work tags' masks. Warning: before auditEnd
+        anyone can take half of the pay. What is shown in the block of its settlement or before
+        is none, and the last one counts.
         """
         return self.build("key", job_id, round, key, contract="Audits")
 
@@ -193,14 +195,16 @@ class RoundCalls(CallBuilder):
         return self.build("leak", shown, key, contract="Audits", permissionless=True)
 
     def contest(self, shown: Shown, id: HolderId, body: bytes, key: Digest) -> Call:
-        """Anyone: an opened *fine* is not what the reveal's leaves and the key give."""
+        """Anyone: an opened *valid* is not what the reveal's checkpoint commitments and the key
+        give.
+        """
         return self.build("contest", shown, id, body, key, contract="Audits", permissionless=True)
 
     def settle_contest(
         self, job_id: JobId, round: RoundIndex, id: HolderId, seat_id: HolderId
     ) -> Call:
-        """Anyone, once the seat's round is FINAL: a miss, and a part of the fee to who contested;
-        or the fee back.
+        """Anyone, once the seat's round is FINAL: a missed duty, and a part of the fee to who
+        contested; or the fee back.
         """
         return self.build(
             "settleContest", job_id, round, id, seat_id, contract="Audits", permissionless=True
@@ -225,7 +229,7 @@ class RoundCalls(CallBuilder):
         round: RoundIndex,
         id: HolderId,
         seat: SeatIndex,
-        facts: Facts,
+        record: RoundRecord,
         body: bytes,
     ) -> Call:
         """Anyone, after openEnd: the auditor of a drawn seat said nothing about it.
@@ -234,7 +238,7 @@ class RoundCalls(CallBuilder):
             body: what it opened; empty for nothing.
         """
         return self.build(
-            "absent", job_id, round, id, seat, facts, body, contract="Audits", permissionless=True
+            "absent", job_id, round, id, seat, record, body, contract="Audits", permissionless=True
         )
 
     def dropped(
@@ -247,7 +251,7 @@ class RoundCalls(CallBuilder):
         seat_id: HolderId,
         body: bytes,
     ) -> Call:
-        """Anyone, in the second half of the window: an opened *differs* that its author did not
+        """Anyone, in the second half of the window: an opened *mismatch* that its author did not
         challenge.
         """
         return self.build(
@@ -265,14 +269,14 @@ class RoundCalls(CallBuilder):
     def proven(
         self, job_id: JobId, round: RoundIndex, id: HolderId, seat_id: HolderId, body: bytes
     ) -> Call:
-        """Anyone, once the seat's holder has fallen, by whose game it may be: credits the author of
-        an opened *differs* its fee.
+        """Anyone, once the seat's holder has been slashed, by whose game it may be: credits the
+        author of an opened *mismatch* its fee.
         """
         return self.build(
             "proven", job_id, round, id, seat_id, body, contract="Audits", permissionless=True
         )
 
-    # Words
+    # LateVotes
 
     def late_vote(self, job_id: JobId, round: RoundIndex, id: HolderId, has: Bitmap) -> Call:
         """A member of the round's pool, or of the next one's: "I have these updates now", for their
@@ -281,14 +285,14 @@ class RoundCalls(CallBuilder):
         Args:
             has: their seats.
         """
-        return self.build("lateVote", job_id, round, id, has, contract="Words")
+        return self.build("lateVote", job_id, round, id, has, contract="LateVotes")
 
     def grant(self, job_id: JobId, round: RoundIndex, seat: SeatIndex, having: Having) -> Call:
         """Anyone, before auditEnd: more than half of both committees have the seat's update; so it
         is paid.
         """
         return self.build(
-            "grant", job_id, round, seat, having, contract="Words", permissionless=True
+            "grant", job_id, round, seat, having, contract="LateVotes", permissionless=True
         )
 
     def equivocated(
@@ -298,10 +302,10 @@ class RoundCalls(CallBuilder):
         round: RoundIndex,
         id: HolderId,
         seed: Digest,
-        words: Digest,
+        votes: Digest,
         shown: Sequence[Certified],
     ) -> Call:
-        """Anyone: one member signed two verdicts about the same words, each alone or with
+        """Anyone: one member signed two verdicts about the same votes, each alone or with
         others.
         """
         return self.build(
@@ -310,9 +314,9 @@ class RoundCalls(CallBuilder):
             round,
             id,
             seed,
-            words,
+            votes,
             shown,
-            contract="Words",
+            contract="LateVotes",
             permissionless=True,
         )
 

@@ -19,7 +19,6 @@ from typing import Any, Final, TypeVar
 
 import aiohttp
 
-from atoll.chain.answers import quantity
 from atoll.chain.replies import (
     QUICK_BYTES,
     NoAnswer,
@@ -30,6 +29,7 @@ from atoll.chain.replies import (
     result_of,
     useful,
 )
+from atoll.chain.response_checks import quantity
 from atoll.chain.urls import redact, require_endpoint
 from atoll.chain.verdicts import JUDGED, RpcRefused
 from atoll.errors import ChainError, ConfigError, RpcUnavailable, WrongChain

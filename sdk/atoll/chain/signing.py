@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from atoll.chain.answers import Header
 from atoll.chain.broadcast import Broadcaster
 from atoll.chain.fees import Fees, raise_bid
 from atoll.chain.prices import Prices, ask_prices
+from atoll.chain.response_checks import BlockHeader
 from atoll.chain.txconfig import TRANSFER_GAS, QueueParts
 from atoll.chain.txrecords import Intent, SignedTransaction
 
@@ -25,7 +25,7 @@ class Signer:
         self._address = parts.address
         self._account = parts.account
         self._broadcaster = broadcaster
-        self._prices: tuple[Header, Prices] | None = None
+        self._prices: tuple[BlockHeader, Prices] | None = None
 
     async def prices(self) -> Prices:
         """What a transaction has to pay now; asked once a block."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.words import Bitmap, Digest, JobStatus, Phase, RoundIndex
+from atoll.protocol.types import Bitmap, Digest, JobStatus, Phase, RoundIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class RoundState:
         seed, next_seed, audit_seed: zero until they are known.
         held: seats that the next round may count on.
         seated: seats that count; committed ones from REVEAL on, revealed ones from MERGE on.
-        waiting: seats that have still to commit or to reveal; `owing` those with an uncut miss.
-        words: 28 bytes of the accumulator, and who of the committee has spoken.
+        waiting: seats that have still to commit or to reveal; `owing` those whose penalty is due.
+        votes: 28 bytes of the accumulator, and who of the committee has spoken.
         digest: of the last certificate that not all of its committee had signed.
     """
 
@@ -50,6 +50,6 @@ class RoundState:
     ready: Bitmap
     committee: Bitmap
     reveals: Digest
-    words: Digest
+    votes: Digest
     model: Digest
     digest: Digest

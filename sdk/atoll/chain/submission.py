@@ -9,13 +9,13 @@ from __future__ import annotations
 from statistics import median_low
 from typing import Any
 
-from atoll.chain.answers import counter, quantity
 from atoll.chain.contracts import LATEST
-from atoll.chain.doubts import Doubts, Kind
+from atoll.chain.doubts import DoubtKind, Doubts
 from atoll.chain.fees import Fees, bid
 from atoll.chain.inclusion import Inclusion
 from atoll.chain.prices import Prices
 from atoll.chain.replies import Read
+from atoll.chain.response_checks import counter, quantity
 from atoll.chain.revert import reason_of
 from atoll.chain.signing import Signer
 from atoll.chain.txconfig import MOST_CALLDATA, MOST_GAS, TRANSFER_GAS, QueueParts
@@ -88,18 +88,18 @@ class Submission:
             gas = await self._chain.provider.ask("eth_estimateGas", [query, "pending"], counter)
         except RpcRefused as refused:
             reason = reason_of(refused)
-            self._refuse(intent, Kind.REFUSED, f"reverted: {reason}", reason.name)
+            self._refuse(intent, DoubtKind.REFUSED, f"reverted: {reason}", reason.name)
             return None
         except RpcUnavailable as error:
-            self._refuse(intent, Kind.UNCLEAR, f"is understood by no RPC endpoint: {error}")
+            self._refuse(intent, DoubtKind.UNCLEAR, f"is understood by no RPC endpoint: {error}")
             return None
         if gas > MOST_GAS:
             what = f"takes {gas} gas, {MOST_GAS} are the most"
-            self._refuse(intent, Kind.REFUSED, what, TOO_LARGE)
+            self._refuse(intent, DoubtKind.REFUSED, what, TOO_LARGE)
             return None
         return min(gas + gas * self._config.gas_margin_percent // 100, MOST_GAS)
 
-    def _refuse(self, intent: Intent, kind: Kind, why: str, error: str | None = None) -> None:
+    def _refuse(self, intent: Intent, kind: DoubtKind, why: str, error: str | None = None) -> None:
         """Ends it where it is refused for long enough; until then it waits, and is asked again."""
         message = f"{intent.call.label} {why}"
         if not self._doubts.is_believed(intent.id, kind, self._inclusion.head):
@@ -116,7 +116,7 @@ class Submission:
             balance = max(balance, *await self._each("eth_getBalance", quantity))
         if balance < cost:
             why = f"is not paid for: {self._address} has {balance} wei, it may take {cost} wei"
-            self._refuse(intent, Kind.REFUSED, why, NO_MONEY)
+            self._refuse(intent, DoubtKind.REFUSED, why, NO_MONEY)
         return balance >= cost
 
     async def _each(self, method: str, read: Read[int]) -> list[int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.txstore import TxStore
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount

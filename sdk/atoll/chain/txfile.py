@@ -20,7 +20,7 @@ from atoll.chain.database import (
 )
 from atoll.chain.txrecords import Intent, Pairing, intent_of
 from atoll.errors import ConfigError, StorageError
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 SCHEMA = """
 CREATE TABLE meta (chain_id INTEGER NOT NULL, account TEXT NOT NULL, pair TEXT NOT NULL,

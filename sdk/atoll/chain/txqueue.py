@@ -20,7 +20,7 @@ from eth_utils.address import to_checksum_address
 from atoll.chain.broadcast import Broadcaster
 from atoll.chain.call import Call
 from atoll.chain.contracts import AtollChain
-from atoll.chain.doubts import Doubts, Kind
+from atoll.chain.doubts import DoubtKind, Doubts
 from atoll.chain.inclusion import Inclusion
 from atoll.chain.replacement import Replacement
 from atoll.chain.signing import Signer
@@ -30,7 +30,7 @@ from atoll.chain.txrecords import ENDED_WITHOUT_EFFECT, GasUse, Intent, TxState
 from atoll.chain.txstatus import Reason, TxStatus, failure, status_of
 from atoll.chain.txstore import TxStore
 from atoll.errors import ChainError, RpcUnavailable
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -139,7 +139,7 @@ class TxQueue:
         return self._store.has_signed(tx_hash)
 
     def claimed(self, claims: int) -> None:
-        """The journal beside it has claimed so many slots by now; on disk when this returns."""
+        """The journal beside it has claimed so many subjects by now; on disk when this returns."""
         self._store.claimed(claims)
 
     def gas_by_label(self) -> dict[str, GasUse]:
@@ -262,8 +262,8 @@ def _doubts(config: QueueConfig, clock: Callable[[], float]) -> Doubts:
     """For how long what may pass has to be repeated before it is believed."""
     patience = config.doubt_seconds
     kinds = {
-        Kind.REFUSED: patience,
-        Kind.STUCK: patience,
-        Kind.UNCLEAR: config.unclear_seconds,
+        DoubtKind.REFUSED: patience,
+        DoubtKind.STUCK: patience,
+        DoubtKind.UNCLEAR: config.unclear_seconds,
     }
     return Doubts(kinds, clock)

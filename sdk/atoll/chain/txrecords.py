@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from atoll.chain.call import Call
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 
 class TxState(StrEnum):
@@ -96,7 +96,7 @@ class Pairing:
 
     Attributes:
         pair: the id that both carry.
-        claims: how many slots that journal had claimed to sign, when it last said so.
+        claims: how many subjects that journal had claimed to sign, when it last said so.
         signed: how many transactions were signed here.
     """
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from atoll.chain.txrecords import Intent, TxState
 from atoll.errors import ChainError, InsufficientFunds, TransactionFailed
-from atoll.protocol.words import BlockRef
+from atoll.protocol.types import BlockRef
 
 NO_MONEY = "InsufficientFundsForGas"
 """Not a contract's error: the account cannot pay for gas and value."""

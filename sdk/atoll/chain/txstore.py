@@ -27,7 +27,7 @@ from atoll.chain.txrecords import (
     with_gas,
 )
 from atoll.errors import ConfigError
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 GAS = "SELECT label, gas_used, fee_wei FROM intents WHERE gas_used > 0"
 
@@ -215,7 +215,7 @@ class TxStore:
         return pairing_of(self._db.rows(PAIRING))
 
     def claimed(self, claims: int) -> None:
-        """The journal beside it has claimed so many slots by now; durable when this returns."""
+        """The journal beside it has claimed so many subjects by now; durable when this returns."""
         self._db.execute("UPDATE meta SET claims = max(claims, ?)", (claims,))
 
     def _check_whose(self, account: Address, chain_id: int, pair: str) -> None:

@@ -16,7 +16,7 @@ import re
 from enum import StrEnum
 from typing import Any, Final
 
-from atoll.chain.answers import text
+from atoll.chain.response_checks import text
 from atoll.errors import ChainError
 
 CALLS: Final = frozenset({"eth_call", "eth_estimateGas"})

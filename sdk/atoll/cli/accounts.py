@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli import services
-from atoll.cli.network import SIGNING, Command, Network, known_address, need_deployment, taking
+from atoll.cli.network_commands import (
+    SIGNING,
+    Command,
+    Network,
+    known_address,
+    need_deployment,
+    taking,
+)
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
     from atoll.chain.deployment import Deployment
     from atoll.job.account import Reader
-    from atoll.protocol.words import Address
+    from atoll.protocol.types import Address
     from atoll.service.wallet import Send
 
 Node = Annotated[

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atoll.cli.network import Network
+from atoll.cli.network_commands import Network
 from atoll.cli.output import say
 from atoll.cli.snapshot import sign_lines
 from atoll.errors import ConfigError, StorageError
@@ -20,7 +20,7 @@ CONTINUED = "from the model of job"
 
 def job_text(spec: JobSpec, origin: str) -> str:
     """What is written of a job; `origin` says where it is from."""
-    from atoll.job.document import to_toml
+    from atoll.job.toml_files import to_toml
 
     head = (
         f"A job, {origin}. What has a # in front is computed, and shown by\n"
@@ -48,7 +48,7 @@ async def write_following(
 
 def changes_of(rounds: int, settings: list[str] | None) -> dict[str, Any]:
     """What the command line of `continue` says of the new job, by key path."""
-    from atoll.job.document import parse_setting
+    from atoll.job.toml_files import parse_setting
 
     return {"rounds": rounds} | dict(map(parse_setting, settings or []))
 

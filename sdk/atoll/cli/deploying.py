@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from atoll.cli import governing
-from atoll.cli.keys import password_from
-from atoll.cli.network import (
+from atoll.cli.key_commands import password_from
+from atoll.cli.network_commands import (
     DEFAULT_RPC,
     DeploymentFile,
     Keystore,
@@ -157,7 +157,7 @@ def _verify(rpc: str, deployment: Path | None, *, json: bool) -> None:
         f"{'; '.join(check.problems) or check.note or f'{check.code_bytes} bytes'}"
         for check in checks
     ]
-    document = {"ok": not wrong, "contracts": [check.to_plain() for check in checks]}
+    document = {"ok": not wrong, "contracts": [check.to_json_value() for check in checks]}
     emit(document, "\n".join(lines), as_json=json)
     if wrong:
         raise ChainError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll.cli.network import DeploymentFile, Keystore, PasswordFile
+from atoll.cli.network_commands import DeploymentFile, Keystore, PasswordFile
 from atoll.cli.output import Json, emit
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atoll.cli import services
-from atoll.cli.network import Network, known_address
+from atoll.cli.network_commands import Network, known_address
 from atoll.errors import InsufficientFunds
 
 if TYPE_CHECKING:
     from atoll.chain.txqueue import TxQueue
     from atoll.job.client import Client
-    from atoll.protocol.words import Address
+    from atoll.protocol.types import Address
 
 
 async def fund_all(
@@ -41,8 +41,8 @@ def account_of(text: str) -> Address:
         place = place / services.CONFIG_NAME
     if place.is_file():
         return address_of(services.load(place).keystore)
-    found: Address = known_address(text, "MEMBER")
-    return found
+    address: Address = known_address(text, "MEMBER")
+    return address
 
 
 async def _fund(

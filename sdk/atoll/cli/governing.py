@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.network import SIGNING, Command, Network, known_address, need_deployment, taking
+from atoll.cli.network_commands import (
+    SIGNING,
+    Command,
+    Network,
+    known_address,
+    need_deployment,
+    taking,
+)
 from atoll.cli.output import Json, agree, emit, moment, say
 from atoll.cli.parameters import Settings, changes, configuration_lines, parameters, plain, refused
 from atoll.errors import AtollError, ConfigError, TransactionFailed
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
     from atoll.chain.call import Call
     from atoll.chain.configuration import Configuration
     from atoll.chain.contracts import AtollChain
-    from atoll.protocol.words import Address
+    from atoll.protocol.types import Address
 
 owner = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Whose the network is: show, propose, accept."

@@ -13,7 +13,7 @@ import typer
 from atoll.cli import job_models, job_money, job_reading
 from atoll.cli.continued import changes_of, is_continued, job_text, write_following
 from atoll.cli.jobfile import InitFolder, Job, Settings, Text, chosen_job
-from atoll.cli.network import (
+from atoll.cli.network_commands import (
     DEFAULT_HOME,
     Home,
     Network,
@@ -140,8 +140,8 @@ def check(
     assert draft.pace is not None  # `size_job` measures
     look = quote(draft, draft.pace, QueueConfig().fee_cap)
     figures = [asdict(figure) for figure in draft.figures]
-    more = {"computed": figures, "data": draft.read.to_plain() if draft.read else None}
-    emit(look.to_plain() | more, report(draft, look), as_json=json)
+    more = {"computed": figures, "data": draft.read.to_json_value() if draft.read else None}
+    emit(look.to_json_value() | more, report(draft, look), as_json=json)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from atoll.cli.jobfile import Job
-from atoll.cli.network import Network, on_network
+from atoll.cli.network_commands import Network, on_network
 from atoll.cli.output import Json, emit, say
 from atoll.cli.snapshot import sign_lines
 
@@ -54,13 +54,13 @@ def result(
 ) -> None:
     """Fetch the trained model, as `transformers` opens it, with its model card.
 
-    Where somebody fell in the last round, that is merged once more without them, and said. Where
-    it holds what somebody sent whose work was found false, that is said, too, and --clean fetches
-    the last model before that. Of a job that trains adapters, what PEFT opens, or with --merged
-    what `transformers` does.
+    Where somebody was slashed for the last round, that is merged once more without them, and said.
+    Where it holds what somebody sent whose work was found false, that is said, too, and --clean
+    fetches the last model before that. Of a job that trains adapters, what PEFT opens, or with
+    --merged what `transformers` does.
     """
-    from atoll.job.card import Labels
     from atoll.job.certified import check_folder
+    from atoll.job.model_card import Labels
 
     check_folder(folder)
     labels = Labels(license_, base_model)
@@ -81,12 +81,12 @@ def result(
         say(f"the model {which}, the last clean one")
         told["clean_rounds"] = rounds
     else:
-        if found.fallen:
+        if found.slashed:
             say(found.text())
         for line in sign_lines(found.signs(signs)):
             say(line)
-        told["delivery"] = found.to_plain()
-    emit(told | {"signs": signs.to_plain()}, str(folder), as_json=json)
+        told["delivery"] = found.to_json_value()
+    emit(told | {"signs": signs.to_json_value()}, str(folder), as_json=json)
 
 
 @app.command()
@@ -103,23 +103,23 @@ def checkpoint(
     json: Json = False,
 ) -> None:
     """Fetch the model after a settled round, while the job goes on."""
-    from atoll.job.card import Labels
     from atoll.job.certified import check_folder
+    from atoll.job.model_card import Labels
 
     check_folder(folder)
 
     async def work() -> tuple[int, Signs]:
         async with network.open() as client:
             handle, labels = client.attach(job), Labels(license_, base_model)
-            found = await handle.settled_round(round_)
-            await handle.checkpoint(folder, found, labels, merged=merged)
-            return found, (await handle.signs()).after(found + 1)
+            settled_round = await handle.settled_round(round_)
+            await handle.checkpoint(folder, settled_round, labels, merged=merged)
+            return settled_round, (await handle.signs()).after(settled_round + 1)
 
-    found, signs = asyncio.run(work())
-    say(f"the model after round {found}")
+    settled_round, signs = asyncio.run(work())
+    say(f"the model after round {settled_round}")
     for line in sign_lines(signs):
         say(line)
-    emit({"job": job, "folder": str(folder), "round": found}, str(folder), as_json=json)
+    emit({"job": job, "folder": str(folder), "round": settled_round}, str(folder), as_json=json)
 
 
 @app.command()
@@ -147,8 +147,8 @@ def sample(
         sampling = Sampling(length=tokens, temperature=temperature, seed=seed)
         async with network.open() as client:
             handle = client.attach(job)
-            found = await handle.settled_round(round_)
-            return found, await handle.sample(prompt, sampling, found)
+            settled_round = await handle.settled_round(round_)
+            return settled_round, await handle.sample(prompt, sampling, settled_round)
 
-    found, text = asyncio.run(work())
-    emit({"job": job, "round": found, "text": text}, text, as_json=json)
+    settled_round, text = asyncio.run(work())
+    emit({"job": job, "round": settled_round, "text": text}, text, as_json=json)

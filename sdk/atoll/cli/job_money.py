@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.jobfile import Job
-from atoll.cli.network import Network, on_network
+from atoll.cli.network_commands import Network, on_network
 from atoll.cli.output import Json, emit, moment, say
 from atoll.cli.snapshot import cancelled_text, snapshot_text
 
@@ -63,7 +63,7 @@ def cancel(
 
     done, refunded, snapshot = _signed(network, work)
     say(cancelled_text(snapshot, refunded, already=not done))
-    emit(snapshot.to_plain(), snapshot_text(snapshot), as_json=json)
+    emit(snapshot.to_json_value(), snapshot_text(snapshot), as_json=json)
 
 
 @app.command()

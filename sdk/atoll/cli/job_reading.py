@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.jobfile import Job
-from atoll.cli.network import Network, on_network
+from atoll.cli.network_commands import Network, on_network
 from atoll.cli.output import Json, emit, moment, say, table
 from atoll.cli.snapshot import (
     after_the_end,
-    item_to_plain,
+    item_to_json_value,
     sign_lines,
     snapshot_text,
     text_of,
-    update_to_plain,
+    update_to_json_value,
     while_it_waits,
 )
 from atoll.errors import ConfigError, StorageError
@@ -63,16 +63,16 @@ def status(
     """Say where a job stands, and how good its model was after every round."""
 
     async def work() -> None:
-        from atoll.job.stands import standings_text
+        from atoll.job.standings import standings_text
 
         async with network.open() as client:
             handle = client.attach(job)
             snapshot = await handle.status()
             curve = await (handle.evaluate() if evaluate else handle.figures())
             stands, signs = await handle.standings(), await handle.signs()
-        data = snapshot.to_plain() | {"curve": [item.to_plain() for item in curve]}
-        data["standings"] = [item.to_plain() for item in stands]
-        data["signs"] = signs.to_plain()
+        data = snapshot.to_json_value() | {"curve": [item.to_json_value() for item in curve]}
+        data["standings"] = [item.to_json_value() for item in stands]
+        data["signs"] = signs.to_json_value()
         lines = [snapshot_text(snapshot), *sign_lines(signs), *(item.text() for item in curve)]
         lines += [f"members     {standings_text(stands)}"] if stands else []
         emit(data, "\n".join(lines), as_json=json)
@@ -134,7 +134,7 @@ def watch(
             if waits:
                 say(waits)
             async for item in handle.follow():
-                emit(item_to_plain(item), text_of(item), as_json=json)
+                emit(item_to_json_value(item), text_of(item), as_json=json)
             for line in sign_lines(await handle.signs()):
                 say(line)
             say(after_the_end(await handle.status()))
@@ -162,7 +162,7 @@ def logs(
         f"{update.block.number:>8}  {moment(update.block.timestamp)}  {update.text}"
         for update in told
     )
-    emit([update_to_plain(update) for update in told], text, as_json=json)
+    emit([update_to_json_value(update) for update in told], text, as_json=json)
 
 
 @app.command()
@@ -212,7 +212,7 @@ def audit(
             return await audit_job(client.attach(job), extent, tell, say)
 
     checked = asyncio.run(work())
-    emit(checked.to_plain(), checked.text(), as_json=json)
+    emit(checked.to_json_value(), checked.text(), as_json=json)
     if checked.faults or checked.gaps:
         raise typer.Exit(1 if checked.faults else StorageError.exit_code)
 

@@ -42,9 +42,9 @@ def chosen_job(
     Raises:
         ConfigError: the file, the preset or a change cannot be used.
     """
-    from atoll.job.document import parse_setting
     from atoll.job.presets import preset
     from atoll.job.spec import JobSpec
+    from atoll.job.toml_files import parse_setting
 
     spec = preset(name) if file is None else JobSpec.read(file)
     changes: dict[str, Any] = {}

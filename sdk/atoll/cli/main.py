@@ -22,27 +22,30 @@ from typer.core import TyperGroup
 from atoll.errors import AtollError, of_disk
 
 MOUNTED = {
-    "keys": ("atoll.cli.keys:app", "Make, import, back up and verify keys."),
+    "keys": ("atoll.cli.key_commands:app", "Make, import, back up and verify keys."),
     "job": ("atoll.cli.job:app", "Submit, follow and collect training jobs."),
     "report": ("atoll.cli.window:report_app", "A job as one page: one HTML file to keep."),
     "dashboard": ("atoll.cli.window:dashboard_app", "The network and its jobs, live in a browser."),
     "node": ("atoll.cli.members:node", "Set up and run a provider."),
     "verifier": ("atoll.cli.members:verifier", "Set up and run a verifier."),
     "store": ("atoll.cli.store:app", "Content by CID: add, get, keep, check."),
-    "config": ("atoll.cli.config:app", "A service's settings, and where they are from."),
-    "stake": ("atoll.cli.stake:app", "Stake: show it, add to it, take it out."),
+    "config": ("atoll.cli.config_command:app", "A service's settings, and where they are from."),
+    "stake": ("atoll.cli.stake_commands:app", "Stake: show it, add to it, take it out."),
     "earnings": (
-        "atoll.cli.earnings:app",
+        "atoll.cli.earnings_command:app",
         "Show every wei that an account earned, and why not.",
     ),
-    "claim": ("atoll.cli.earnings:claim_app", "Have everything paid that an account has earned."),
+    "claim": (
+        "atoll.cli.earnings_command:claim_app",
+        "Have everything paid that an account has earned.",
+    ),
     "tx": ("atoll.cli.tx:app", "A service's transactions: list, bump, cancel."),
-    "journal": ("atoll.cli.journal:app", "Back a service's journal up, or move it."),
+    "journal": ("atoll.cli.journal_commands:app", "Back a service's journal up, or move it."),
     "watch": (
-        "atoll.cli.watch:app",
+        "atoll.cli.watch_command:app",
         "Watch over all jobs as an outsider, and earn by what is wrong.",
     ),
-    "judge": ("atoll.cli.judge:app", "Dispute wrong training, or defend your own."),
+    "judge": ("atoll.cli.judge_commands:app", "Dispute wrong training, or defend your own."),
     "network": (
         "atoll.cli.deploying:app",
         "Deploy a network's contracts, show and verify them, and own it.",

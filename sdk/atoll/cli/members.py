@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from atoll.cli import services
-from atoll.cli.config import Set
-from atoll.cli.network import DEFAULT_RPC, DeploymentFile, PasswordFile, Rpc, known_address
+from atoll.cli.config_command import Set
+from atoll.cli.network_commands import DEFAULT_RPC, DeploymentFile, PasswordFile, Rpc, known_address
 from atoll.cli.output import Json, emit
 
 Folder = Annotated[Path, typer.Option(help="Where its key, config and data are.")]
@@ -56,7 +56,7 @@ def member_app(member: RoleCommand) -> typer.Typer:
         raise typer.Exit(code)
 
     @app.command()
-    def fit(
+    def feasibility(
         job: Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)],
         config: Config = default_config,
         json: Json = False,
@@ -68,7 +68,7 @@ def member_app(member: RoleCommand) -> typer.Typer:
         meanwhile makes it slower.
         """
         found = services.fit_of(config.expanduser(), member.role, job)
-        emit(found.to_plain(), "\n".join(found.lines()), as_json=json)
+        emit(found.to_json_value(), "\n".join(found.lines()), as_json=json)
         if not found.fits:
             raise typer.Exit(services.DOES_NOT_FIT)
 
@@ -99,7 +99,8 @@ def add_stop(app: typer.Typer, default_config: Path) -> None:
     ) -> None:
         """End the running service, also one in the background, frozen or hanging, and wait for it.
 
-        It says what is owed meanwhile: a seat that is absent is cut. `drain` gives places up first.
+        It says what is owed meanwhile: a seat that is absent is penalised. `drain` gives slots up
+        first.
         """
         from atoll.cli.stopping import stop as stop_service
 
@@ -200,7 +201,7 @@ def _add_orders(app: typer.Typer, default_config: Path) -> None:
     def pause(config: Config = default_config, json: Json = False) -> None:
         """Finish the running rounds, leave every job, join none, until `resume`.
 
-        A seat owes every round that it counts in: who only stopped would be cut.
+        A seat owes every round that it counts in: who only stopped would be penalised.
         """
         obeyed(config, "pause", json)
 

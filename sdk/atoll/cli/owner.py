@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.accounts import Whose, about_account
-from atoll.cli.network import known_address
+from atoll.cli.network_commands import known_address
 from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from atoll.chain.call import Call
     from atoll.job.account import Reader
     from atoll.protocol.owners import Ownership
-    from atoll.protocol.words import Address
+    from atoll.protocol.types import Address
 
 app = typer.Typer(
     add_completion=False,
@@ -103,8 +103,8 @@ def ownership_lines(account: Address, owned: Ownership) -> list[str]:
 
 
 def _address(text: str) -> Address:
-    found: Address = known_address(text, "ADDRESS")
-    return found
+    address: Address = known_address(text, "ADDRESS")
+    return address
 
 
 def _told(whose: Whose, owned: Ownership, json: bool) -> None:

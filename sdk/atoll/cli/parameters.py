@@ -14,7 +14,7 @@ from atoll.errors import AtollError, ConfigError
 if TYPE_CHECKING:
     from atoll.chain.configuration import Configuration
     from atoll.errors import TransactionFailed
-    from atoll.protocol.words import Address, Params
+    from atoll.protocol.types import Address, Params
 
 Settings = Annotated[
     list[str] | None,

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.keys import password_from
+from atoll.cli.key_commands import password_from
 from atoll.cli.output import moment
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
-    from atoll.job.fit import Fit
+    from atoll.job.feasibility import Feasibility
     from atoll.service.watcher import Player
 
 NewJournal = Annotated[
@@ -46,19 +46,12 @@ largest_share = 0.5
 most_of_window = 0.8
 # What an hour of this machine has to earn, in tokens: of every job it works out the price.
 # least_per_hour = 1
-# The least price of a trained token, and the least fee of a replay. `atoll node fit JOB`, or
-# `atoll verifier fit JOB`, says what such a job earns this machine, and from which price on an hour
-# of it is a token.
-# least_price_wei = 1000000000000
-# least_fee_wei = 1000000000000000000
-# longest_lock = 30
-# least_move_s = 60
-# largest_bond = 100
-# most_parameters = 1000000000
-# most_data_bytes = 10000000000
-# Excluded, these are what this machine has, and what is free where the service writes.
-# most_memory_bytes = 8000000000
-# most_disk_bytes = 50000000000
+# The least price of a trained token, and the least fee of a replay. `atoll node feasibility JOB`,
+# or `atoll verifier feasibility JOB`, says what such a job earns this machine, and from which price
+# on an hour of it is a token. least_price_wei = 1000000000000 least_fee_wei = 1000000000000000000
+# longest_lock = 30 least_move_s = 60 largest_bond = 100 most_parameters = 1000000000
+# most_data_bytes = 10000000000 Excluded, these are what this machine has, and what is free where
+# the service writes. most_memory_bytes = 8000000000 most_disk_bytes = 50000000000
 
 [schedule]
 # The hours, in UTC, in which it joins rounds. Without a line it is all of them.
@@ -135,7 +128,7 @@ def write_config(folder: Path, choices: Choices) -> dict[str, str]:
         KeystoreError: the password is weak or wrong, or the key cannot be read or written.
     """
     from atoll.chain.deployment import Deployment
-    from atoll.cli.network import need_deployment
+    from atoll.cli.network_commands import need_deployment
 
     config = folder / CONFIG_NAME
     if config.exists():
@@ -169,7 +162,7 @@ def _check(choices: Choices) -> None:
     from pydantic import ValidationError
 
     from atoll.service.config import ServiceConfig
-    from atoll.service.wording import explain
+    from atoll.service.messages import explain
 
     gateway = {name: getattr(choices, name) for name in ("port", "public_url")}
     gateway["host"] = choices.listens_at
@@ -257,7 +250,7 @@ def starting(*words: str, config: Path | str) -> str:
     return shlex.join(["atoll", *words, "--config", str(config)])
 
 
-def fit_of(config: Path, role: str, job: int) -> Fit:
+def fit_of(config: Path, role: str, job: int) -> Feasibility:
     """Whether this machine keeps up with a job.
 
     Raises:
@@ -266,7 +259,7 @@ def fit_of(config: Path, role: str, job: int) -> Fit:
     """
     import asyncio
 
-    from atoll.job.fitting import try_job
+    from atoll.job.feasibility_trial import try_job
 
     return asyncio.run(try_job(load(config), role, job))
 
@@ -323,11 +316,11 @@ def _asked_of(data_dir: Path) -> dict[str, Any]:
     """What a running service says of itself, or that it does not answer."""
     import asyncio
 
-    from atoll.service.control import Frozen, NotRunning, ask
+    from atoll.service.control import NotRunning, StoppedBySignal, ask
 
     try:
         return dict(asyncio.run(ask(data_dir, "status")))
-    except Frozen as error:
+    except StoppedBySignal as error:
         step = error.next_step
         return {"blocking": {"name": "frozen", "text": str(error), "next_step": step}}
     except NotRunning as error:
@@ -356,7 +349,16 @@ def orders_text(status: dict[str, Any]) -> str:
 
 def status_text(status: dict[str, Any]) -> str:
     """A status for a person."""
-    apart = {"jobs", "gas", "blocking", "duties", "owes", "misses", "failing", "under_way"}
+    apart = {
+        "jobs",
+        "gas",
+        "blocking",
+        "duties",
+        "obligations",
+        "missed_duties",
+        "failing",
+        "under_way",
+    }
     apart |= {"orders", "sits_out", "bonded", "over", "taken", "sent", "stands"}
     over = status.get("over", [])
     blocked, orders = status.get("blocking"), orders_text(status)
@@ -371,10 +373,13 @@ def status_text(status: dict[str, Any]) -> str:
     for job, duties in status.get("duties", {}).items():
         found = duties.items() if int(job) not in over else ()
         lines += [f"job {job} {duty:<12} {reason}" for duty, reason in found]
-    for job, owed in status.get("owes", {}).items():
+    for job, owed in status.get("obligations", {}).items():
         lines += [f"job {job} owes {owed_text(one)}" for one in owed]
-    for job, missed in status.get("misses", {}).items():
-        lines += [f"job {job} was cut for {one['miss']} of round {one['round']}" for one in missed]
+    for job, missed in status.get("missed_duties", {}).items():
+        lines += [
+            f"job {job} was penalised for {one['missed_duty']} of round {one['round']}"
+            for one in missed
+        ]
     for job, rounds in status.get("jobs", {}).items():
         for index, measures in rounds.items():
             sums = "  ".join(f"{name} {value:,.9g}" for name, value in measures.items())

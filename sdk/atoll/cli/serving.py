@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from atoll.cli.jobfile import chosen_job
-from atoll.cli.network import Network
+from atoll.cli.network_commands import Network
 from atoll.cli.output import emit, say
 from atoll.cli.progress import MEASURING, Preparing
-from atoll.cli.snapshot import after_the_end, item_to_plain, text_of
+from atoll.cli.snapshot import after_the_end, item_to_json_value, text_of
 from atoll.errors import AtollError, ChainError, ConfigError
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ Tell = Callable[["JobUpdate | RoundFigures"], None]
 
 def line_of(item: JobUpdate | RoundFigures) -> None:
     """Tells a program."""
-    emit(item_to_plain(item), "", as_json=True)
+    emit(item_to_json_value(item), "", as_json=True)
 
 
 def words_of(item: JobUpdate | RoundFigures) -> None:
@@ -184,10 +184,10 @@ async def _serve_and_watch(
 ) -> JobSnapshot | None:
     """Where the job stands once it has ended; None where it was handed over."""
     from atoll.job.archive import archiving, until_claimed
-    from atoll.job.evaluation import evaluating
+    from atoll.job.early_stopping import ran_out, stops_early
     from atoll.job.event_text import tokens
     from atoll.job.figures import RoundFigures
-    from atoll.job.patience import is_out_of_patience, ran_out
+    from atoll.job.own_evaluation import evaluating
 
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(network.watching(port))
@@ -199,7 +199,7 @@ async def _serve_and_watch(
         async for update in _patient(handle):
             if update is not None:
                 tell(update)
-            if isinstance(update, RoundFigures) and await is_out_of_patience(handle):
+            if isinstance(update, RoundFigures) and await stops_early(handle):
                 await _cancel(network, job)
             if not handed_over and await _is_handed_over(handle):
                 handed_over = True
@@ -237,7 +237,7 @@ async def _is_handed_over(handle: JobHandle) -> bool:
 
 async def _patient(handle: JobHandle) -> AsyncIterator[JobUpdate | RoundFigures | None]:
     """What happens, and None whenever the chain was looked at and nothing had."""
-    from atoll.job.evaluation import can_evaluate
+    from atoll.job.own_evaluation import can_evaluate
 
     yield None
     async for update in handle.follow(evaluated=can_evaluate()):

@@ -17,7 +17,7 @@ def snapshot_text(snapshot: JobSnapshot) -> str:
     """Lines for a person; of a job that has ended, or waits for members, with what can be done."""
     from atoll.job.event_text import tokens
 
-    data = snapshot.to_plain()
+    data = snapshot.to_json_value()
     out = snapshot.paid_wei + snapshot.burnt_wei + snapshot.refunded_wei
     until = f", until {moment(snapshot.deadline)} at the latest" if snapshot.deadline else ""
     lines = {
@@ -85,13 +85,13 @@ def _next(snapshot: JobSnapshot) -> str:
     return f"`atoll job result {snapshot.job} DIR` fetches the model{when}; {back}"
 
 
-def item_to_plain(item: JobUpdate | RoundFigures) -> dict[str, Any]:
+def item_to_json_value(item: JobUpdate | RoundFigures) -> dict[str, Any]:
     """What happened, or what a round came to, as JSON has it."""
     from atoll.job.figures import RoundFigures
 
     if isinstance(item, RoundFigures):
-        return {"kind": "Evaluated", "text": item.text(), **item.to_plain()}
-    return update_to_plain(item)
+        return {"kind": "Evaluated", "text": item.text(), **item.to_json_value()}
+    return update_to_json_value(item)
 
 
 def text_of(item: JobUpdate | RoundFigures) -> str:
@@ -101,7 +101,7 @@ def text_of(item: JobUpdate | RoundFigures) -> str:
     return sentence(item)
 
 
-def update_to_plain(update: JobUpdate) -> dict[str, Any]:
+def update_to_json_value(update: JobUpdate) -> dict[str, Any]:
     """An event of a job, with its block's number and unix seconds."""
     block = update.block
     told = {"kind": update.kind, "text": update.text}

@@ -17,7 +17,7 @@ from atoll.cli.output import say
 from atoll.errors import AtollError, ConfigError
 
 if TYPE_CHECKING:
-    from atoll.service.lock import Holder
+    from atoll.service.lock import LockHolder
 
 PAUSE_S = 0.2
 TELLS_S = 10.0
@@ -71,19 +71,19 @@ def stop(config: Path, wait_s: float, *, kills: bool) -> dict[str, Any]:
     return _ended(holder, f"process {holder.pid} was killed", owes)
 
 
-def _ask(data_dir: Path, holder: Holder) -> dict[str, Any] | None:
+def _ask(data_dir: Path, holder: LockHolder) -> dict[str, Any] | None:
     """What a service that answers said when it was told to stop; None of one that does not."""
-    from atoll.service.control import Frozen, NotRunning, ask
+    from atoll.service.control import NotRunning, StoppedBySignal, ask
 
     try:
         told: dict[str, Any] = asyncio.run(ask(data_dir, "stop"))
-    except Frozen:
+    except StoppedBySignal:
         say(f"process {holder.pid} is frozen; it goes on, and is told to stop")
         return None
     except NotRunning:
         say(f"process {holder.pid} does not answer; it is sent SIGTERM")
         return None
-    for job, owed in told.get("owes", {}).items():
+    for job, owed in told.get("obligations", {}).items():
         for one in owed:
             say(f"job {job} owes {services.owed_text(one)}: start it again before then")
     if told.get("under_way"):
@@ -93,7 +93,7 @@ def _ask(data_dir: Path, holder: Holder) -> dict[str, Any] | None:
     return told
 
 
-def _signal(data_dir: Path, holder: Holder, number: signal.Signals) -> None:
+def _signal(data_dir: Path, holder: LockHolder, number: signal.Signals) -> None:
     """To the service's process, which goes on for it where it is frozen.
 
     Raises ConfigError where that one does not hold the folder any more.
@@ -112,7 +112,7 @@ def _signal(data_dir: Path, holder: Holder, number: signal.Signals) -> None:
         )
 
 
-def _require_service(data_dir: Path, holder: Holder) -> None:
+def _require_service(data_dir: Path, holder: LockHolder) -> None:
     """Raises ConfigError where a command works in the folder."""
     if not holder.is_service:
         raise ConfigError(
@@ -121,7 +121,7 @@ def _require_service(data_dir: Path, holder: Holder) -> None:
         )
 
 
-def _has_ended(data_dir: Path, holder: Holder, wait_s: float) -> bool:
+def _has_ended(data_dir: Path, holder: LockHolder, wait_s: float) -> bool:
     """Whether the folder is let go of within so many seconds."""
     from atoll.service.lock import holder_in
 
@@ -137,6 +137,6 @@ def _has_ended(data_dir: Path, holder: Holder, wait_s: float) -> bool:
     return True
 
 
-def _ended(holder: Holder, text: str, told: dict[str, Any] | None) -> dict[str, Any]:
-    owes = {} if told is None else told.get("owes", {})
-    return {"was_running": True, "pid": holder.pid, "owes": owes, "text": text}
+def _ended(holder: LockHolder, text: str, told: dict[str, Any] | None) -> dict[str, Any]:
+    owes = {} if told is None else told.get("obligations", {})
+    return {"was_running": True, "pid": holder.pid, "obligations": owes, "text": text}

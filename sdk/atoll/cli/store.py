@@ -13,6 +13,7 @@ import typer
 
 from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError, StorageError
+from atoll.storage.block_links import links_of, walk_dag
 from atoll.storage.cid import DAG_CBOR, RAW, Cid
 from atoll.storage.directory import (
     build_path,
@@ -21,7 +22,6 @@ from atoll.storage.directory import (
     resolve_path,
     walk_files,
 )
-from atoll.storage.links import links_of, walk_dag
 from atoll.storage.local import GRACE_S, LocalStore
 from atoll.storage.sources import normalise_gateway
 from atoll.storage.unixfs import PROFILES, Added, Buffer, Profile, Readable, build_tree

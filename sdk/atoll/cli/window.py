@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.network import Network, on_network
+from atoll.cli.network_commands import Network, on_network
 from atoll.cli.output import Json, emit, say
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def report(
     """
     from atoll.dashboard.page import write_page
     from atoll.dashboard.server import job_now
-    from atoll.protocol.words import JobId
+    from atoll.protocol.types import JobId
 
     async def work() -> dict[str, Any]:
         async with network.open() as client:

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
-from atoll.dashboard.network import Stakes, bonds_of
+from atoll.dashboard.network_document import Stakes, bonds_of
 from atoll.job.account import statements
 from atoll.job.event_text import Names, describe, words
-from atoll.job.ledger.entries import State, place
+from atoll.job.ledger.entries import State, log_line
 from atoll.job.ledger.json_document import LOG_LINES, holder_document, name_of
 from atoll.job.ledger.statements import Statement
+from atoll.protocol.types import Address, JobId, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, JobId, Role
 
 LINES: Final = 400
 """Lines of a job's statement that a page has at most, the newest."""
@@ -51,18 +51,18 @@ def member_document(
 
 def _sums(told: Sequence[Statement]) -> dict[str, str]:
     states = {f"{s.name.lower()}_wei": str(sum(each.total(s) for each in told)) for s in State}
-    return states | {"cut_wei": str(sum(each.cut for each in told))}
+    return states | {"penalty_wei": str(sum(each.penalty for each in told))}
 
 
 def _job(told: Statement, view: JobView, account: Address) -> dict[str, Any]:
     everyone = (holder for role in Role for holder in view.holders(role).values())
-    plain = told.to_plain()
+    plain = told.to_json_value()
     return {
         **plain,
         "lines": plain["lines"][-LINES:],
         "excluded": max(0, len(told.lines) - LINES),
         "status": words(view.status),
-        "places": [holder_document(held) for held in everyone if held.account == account],
+        "holdings": [holder_document(held) for held in everyone if held.account == account],
     }
 
 
@@ -70,5 +70,7 @@ def _log(account: Address, items: Sequence[Indexed], name: Names) -> dict[str, A
     """What was said by it or about it."""
     own = (item for item in items if getattr(item.event, "account", None) == account)
     told = [(item, describe(item.event, name)) for item in own]
-    lines = [place(text, i) | {"time": i.block.timestamp} for i, text in told if text is not None]
+    lines = [
+        log_line(text, i) | {"time": i.block.timestamp} for i, text in told if text is not None
+    ]
     return {"count": len(lines), "lines": lines[-LOG_LINES:]}

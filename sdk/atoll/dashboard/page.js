@@ -125,7 +125,7 @@
     const found = [];
     if (data.unsafe.rounds.length) {
       found.push(el("div", { class: "warn", role: "note" }, el("strong", {}, "Not to be trusted: "),
-        "more seats fell in rounds ", show(["unsafe", "rounds"], "seats"), " than the merge bears (",
+        "more seats were slashed in rounds ", show(["unsafe", "rounds"], "seats"), " than the merge bears (",
         show(["job", "f"]), "). The model before round ", show(["unsafe", "safe_before"]), " is safe."));
     }
     if (data.signs.lines.length) {
@@ -178,7 +178,7 @@
   function lossSection() {
     const rows = newest(data.curve, (item, i) => [show(["curve", i, "merged"]),
       show(["curve", i, "certified"], "loss"), show(["curve", i, "own"], "loss"),
-      item.disputed ? "differs" : ""]);
+      item.disputed ? "mismatch" : ""]);
     return section("loss", "Held-out loss",
       "Nats a token on text that is not trained on. A committee certifies a model’s with the next round.",
       el("div", { id: "curve" }),
@@ -367,8 +367,8 @@
   // --- rounds ---
 
   function roundsSection() {
-    const names = [["Round", N], ["Stands at", ""], ["Train, reveal, merge", ""], ["Had", ""], ["Left out", ""],
-      ["Audited", ""], ["Paid", ""], ["Fell", ""], ["Cost", N], ["Model", ""]];
+    const names = [["Round", N], ["Stands at", ""], ["Train, reveal, merge", ""], ["Available", ""], ["Left out", ""],
+      ["Audited", ""], ["Paid", ""], ["Slashed", ""], ["Cost", N], ["Model", ""]];
     const tainted = new Set(data.signs.tainted.map((item) => item.round)), still = new Set(data.signs.moved_nothing);
     const rows = newest(data.rounds, (round, i) => {
       const path = ["rounds", i];
@@ -408,8 +408,8 @@
       return el("div", { class: "game" },
         el("h3", {}, "Game ", show([...path, "game"]), ": ", show([...path, "outcome"], "text")),
         el("p", { class: "note" }, "About ", show([...path, "about"], "text"), ", round ", show([...path, "round"]),
-          game.via === game.round ? null : [", reached via round ", show([...path, "via"])],
-          ", seat ", show([...path, "seat"]), game.is_link ? ", its update" : [", segment ", show([...path, "segment"])],
+          game.through_round === game.round ? null : [", reached through round ", show([...path, "through_round"])],
+          ", seat ", show([...path, "seat"]), game.is_update_proof ? ", its update" : [", segment ", show([...path, "segment"])],
           ". ", show([...path, "challenger"], "text"), " challenged ", show([...path, "holder"], "text"), ", bond ",
           show([...path, "bond_wei"], "tokens"), " tokens.",
           game.until ? [" Who is to move loses at ", show([...path, "until"], "time"), "."] : null),
@@ -502,7 +502,7 @@
   function lossesTable() {
     if (!data.losses.length) return null;
     const rows = newest(data.losses, (item, i) => [show(["losses", i, "name"], "text"), show(["losses", i, "round"], "text"),
-      show(["losses", i, "wei"], "tokens"), [show(["losses", i, "for"], "text"), item.slashed ? " (fell)" : null]]);
+      show(["losses", i, "wei"], "tokens"), [show(["losses", i, "for"], "text"), item.slashed ? " (slashed)" : null]]);
     return el("details", { "data-keep": "losses", open: "" }, el("summary", {}, "Taken from bonds"),
       cut(["losses"]), table("What was taken from bonds", [["Who", ""], ["Round", N], ["Tokens", N], ["For", ""]], rows));
   }
@@ -517,17 +517,17 @@
       : el("div", { class: "when mono" }, show([...path, "account"], "text"))];
 
   function membersSection() {
-    const names = [["Who", ""], ["Role", ""], ["Place", N], ["Rounds", "short"], ["Bond", N], ["Paid", N],
+    const names = [["Who", ""], ["Role", ""], ["Index", N], ["Rounds", "short"], ["Bond", N], ["Paid", N],
       ["Can claim", N], ["Lost", N], ["Gateway", ""]];
     const rows = data.members.map((member, i) => {
       const path = ["members", i];
-      return [who(path), [show([...path, "role"], "text"), member.fallen ? ", fell" : member.ready ? null : ", not ready"],
+      return [who(path), [show([...path, "role"], "text"), member.slashed ? ", slashed" : member.ready ? null : ", not ready"],
         show([...path, "index"], "text"), ["from ", show([...path, "start"], "text"),
           member.to === null ? null : [", gone from ", show([...path, "to"], "text")]],
         ...["bond_wei", "paid_wei", "claimable_wei", "slashed_wei"].map((name) => show([...path, name], "tokens")),
         el("span", { class: "mono" }, show([...path, "gateway"], "text"))];
     });
-    return section("members", "Members", "Everybody who has or had a seat or a place; amounts in tokens.",
+    return section("members", "Members", "Everybody who has or had a seat or a slot; amounts in tokens.",
       rows.length ? table("Members", names, rows) : el("p", {}, "Nobody has joined yet."));
   }
 
@@ -580,7 +580,7 @@
   }
 
   const SUMS = [["Paid", "paid_wei"], ["Due", "due_wei"], ["Pending", "pending_wei"], ["Lost", "lost_wei"],
-    ["Not earned", "unearned_wei"], ["Cut from bonds", "cut_wei"]];
+    ["Not earned", "unearned_wei"], ["Penalties", "penalty_wei"]];
   const sums = (path) => el("dl", { class: "split" }, SUMS.map(([name, field]) =>
     fact(name, show([...path, field], "tokens"))));
 
@@ -594,7 +594,7 @@
       return el("div", { class: "game" },
         el("h3", {}, "Job ", live ? el("a", { href: `/job/${job.job}` }, number) : number, ", ",
           show([...path, "status"], "text")),
-        job.places.map((place, k) => memberPlace(place, [...path, "places", k])), sums(path),
+        job.holdings.map((held, k) => memberHolding(held, [...path, "holdings", k])), sums(path),
         job.faults.map((_, k) => el("p", { class: "warn" }, show([...path, "faults", k], "text"))),
         job.excluded ? el("p", { class: "note" }, show([...path, "excluded"]), " earlier lines are not shown.") : null,
         el("details", { "data-keep": `job ${job.job}` }, el("summary", {}, "Every amount, and why"),
@@ -604,12 +604,12 @@
     return section("jobs", "Jobs", null, jobs.length ? jobs : el("p", {}, "It never had a part in a job."));
   }
 
-  function memberPlace(place, path) {
+  function memberHolding(held, path) {
     return el("p", { class: "note" }, show([...path, "role"], "text"), " ", show([...path, "index"], "text"),
       ", from round ", show([...path, "start"], "text"),
-      place.to === null ? null : [", gone from ", show([...path, "to"], "text")], ", bond ",
-      show([...path, "bond_wei"], "tokens"), place.released ? ", which is home" : null,
-      place.fallen ? ", fell" : null);
+      held.to === null ? null : [", gone from ", show([...path, "to"], "text")], ", bond ",
+      show([...path, "bond_wei"], "tokens"), held.released ? ", which is home" : null,
+      held.slashed ? ", slashed" : null);
   }
 
   function memberLine(line, path) {

@@ -20,14 +20,14 @@ from eth_utils.address import to_checksum_address
 
 from atoll.chain.indexed import Indexed
 from atoll.dashboard.member import member_document
-from atoll.dashboard.network import network_document
+from atoll.dashboard.network_document import network_document
 from atoll.dashboard.page import as_json, page, policy
 from atoll.errors import AtollError, ChainError, ConfigError, RpcUnavailable
 from atoll.job.client import Client
 from atoll.job.ledger.json_document import job_document, name_of
 from atoll.protocol.events import JobCreated
+from atoll.protocol.types import Address, JobId
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, JobId
 
 HOST: Final = "127.0.0.1"
 HEADERS: Final = {

@@ -23,8 +23,8 @@ from atoll.job.ledger.ledger import Ledger
 from atoll.job.ledger.statements import Statement, jobs_of, statement
 from atoll.job.stake import Bond, Stake, Sums, bonds_of, stake_of
 from atoll.protocol.events import ContractEvent
+from atoll.protocol.types import Address, BlockRef, JobId, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, BlockRef, JobId, Role
 from atoll.service.lock import hold_folder
 from atoll.service.private import make_private
 
@@ -35,7 +35,7 @@ LOOKS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownOfAccount:
     """What the chain says of an account at a block.
 
     Attributes:
@@ -93,7 +93,7 @@ class Reader:
     chain: AtollChain
     index: EventIndex
 
-    async def look(self, account: Address) -> Known:
+    async def look(self, account: Address) -> KnownOfAccount:
         """Everything about an account, as of the newest block.
 
         Raises:
@@ -104,7 +104,7 @@ class Reader:
         jobs = jobs_of((item.event for item in history), account)
         fold = Fold(self.chain.deployment, set(jobs))
         fold.fold_all(history)
-        return Known(head, history, dict(fold.views))
+        return KnownOfAccount(head, history, dict(fold.views))
 
     async def _caught_up(self) -> BlockRef:
         for _ in range(LOOKS):
@@ -114,7 +114,7 @@ class Reader:
                 return head
         raise RpcUnavailable("the chain turns faster than it is read")
 
-    async def stakes(self, account: Address, known: Known) -> list[Stake]:
+    async def stakes(self, account: Address, known: KnownOfAccount) -> list[Stake]:
         """The account's stake by role, with what holds each part of it."""
         now = known.head.timestamp
         bonds: list[Bond] = []
@@ -123,8 +123,8 @@ class Reader:
             bonds += bonds_of(view, account, now, end)
         found = []
         for role in Role:
-            said = await self.chain.stake(account, role, hex(known.head.number))
-            sums = Sums(said.active, said.locked, said.unbonding)
+            stake = await self.chain.stake(account, role, hex(known.head.number))
+            sums = Sums(stake.active, stake.locked, stake.unbonding)
             held = [bond for bond in bonds if bond.role is role]
             found.append(stake_of(role, sums, held, known.events, account))
         return found

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from atoll.errors import AtollError
-from atoll.numerics.layout import max_state_bytes
+from atoll.numerics.state_layout import max_state_bytes
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import SeatIndex, bits
 from atoll.protocol.views import JobView
-from atoll.protocol.words import SeatIndex, bits
-from atoll.service.beside import beside
-from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.service.background_tasks import background_tasks
+from atoll.service.update_limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
@@ -60,16 +60,18 @@ class Archive:
         Raises AtollError where the chain or the manifest is not to be had.
         """
         view, manifest = await self.handle.view(), await self.handle.manifest()
-        for past in view.settled:
-            for cid, most in _files(past, manifest):
+        for settled_round in view.settled:
+            for cid, most in _files(settled_round, manifest):
                 if cid not in self.kept and not self.is_full:
-                    await self._keep(view, past, cid, most)
+                    await self._keep(view, settled_round, cid, most)
 
-    async def _keep(self, view: JobView, past: SettledRound, cid: bytes, most: int) -> None:
+    async def _keep(
+        self, view: JobView, settled_round: SettledRound, cid: bytes, most: int
+    ) -> None:
         store, job = self.handle.client.store, view.job_id
         if self.used + most > self.quota:
             self.is_full = True
-            log.warning("the archive is full", job=job, round=past.round, bytes=self.used)
+            log.warning("the archive is full", job=job, round=settled_round.round, bytes=self.used)
             return
         try:
             where = Cid.from_bytes(cid)
@@ -80,7 +82,7 @@ class Archive:
         except UNFETCHABLE_CONTENT:
             self.kept[cid] = 0
         except AtollError as error:
-            log.info("not archived yet", job=job, round=past.round, cause=str(error))
+            log.info("not archived yet", job=job, round=settled_round.round, cause=str(error))
 
     async def run(self) -> None:
         """Looks again and again, until cancelled."""
@@ -100,7 +102,7 @@ def reason(job: int) -> str:
 @asynccontextmanager
 async def archiving(handle: JobHandle, quota: int) -> AsyncIterator[None]:
     """Keeps a job's models and updates beside what is inside; a quota of 0 keeps none."""
-    async with beside([Archive(handle, quota).run()] if quota else []):
+    async with background_tasks([Archive(handle, quota).run()] if quota else []):
         yield
 
 
@@ -119,11 +121,11 @@ async def until_claimed(handle: JobHandle) -> None:
     await asyncio.to_thread(handle.client.store.unpin, reason(handle.id))
 
 
-def _files(past: SettledRound, manifest: Manifest) -> Iterator[tuple[bytes, int]]:
+def _files(settled_round: SettledRound, manifest: Manifest) -> Iterator[tuple[bytes, int]]:
     """What a round left: its merge's model, and the updates that it was made of."""
-    if past.verdict.cid:
-        yield past.verdict.cid, max_state_bytes(manifest)
-    for seat in map(SeatIndex, bits(past.facts.available)):
-        told = past.reveals.get(seat)
+    if settled_round.verdict.cid:
+        yield settled_round.verdict.cid, max_state_bytes(manifest)
+    for seat in map(SeatIndex, bits(settled_round.record.available)):
+        told = settled_round.reveals.get(seat)
         if told is not None and told.reveal.update_cid:
             yield told.reveal.update_cid, max_update_bytes(manifest)

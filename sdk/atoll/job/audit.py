@@ -15,31 +15,31 @@ from typing import TYPE_CHECKING, Any
 
 from atoll.chain.follower import Fold
 from atoll.errors import ConfigError, NotFound, ProtocolError, StorageError
-from atoll.job.again import Again
 from atoll.job.figures import model_of
 from atoll.job.followed import Tell, check_seat, untold
 from atoll.job.handle import JobHandle
 from atoll.job.ledger.json_document import money_document
 from atoll.job.ledger.ledger import paid_seats
+from atoll.job.recomputation import Recomputation
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.merge_inputs import MergeRecord
 from atoll.protocol.safety import unsafe_rounds
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import RoundIndex, SeatIndex, Verdict
 from atoll.protocol.views import JobView
-from atoll.protocol.words import RoundIndex, SeatIndex, Verdict
 from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE, files_of
 from atoll.service.duties.merge import MERGE_ROUND
-from atoll.service.duties.replay import REPLAY, replaying, wrong_word_at
-from atoll.service.limits import UNFETCHABLE_CONTENT
+from atoll.service.duties.replay_seat import REPLAY, replaying, wrong_tag_at
+from atoll.service.update_limits import UNFETCHABLE_CONTENT
 from atoll.service.worker import Worker
 from atoll.train.checkpoints import release_job
 
 if TYPE_CHECKING:
     from atoll.train.replay import SeatReplay
 
-EQUAL, DIFFERS, GONE = "equal", "differs", "gone"
+EQUAL, MISMATCH, GONE = "equal", "mismatch", "gone"
 """What a check came to; `GONE` where something that it needs is not served any more."""
 
 
@@ -63,25 +63,26 @@ class SeatCheck:
     """A seat's round, trained again here.
 
     Attributes:
-        outcome: EQUAL, DIFFERS or GONE; `why` says where, or what is gone.
+        outcome: EQUAL, MISMATCH or GONE; `why` says where, or what is gone.
         is_paid: whether it is paid for the round, as things stand.
-        false_fine: auditors that said *fine* with other words than a replay gives, and are paid.
+        false_valid: auditors that said *valid* with other work tags than a replay gives, and are
+        paid.
     """
 
     seat: SeatIndex
     outcome: str
     why: str
     is_paid: bool
-    false_fine: tuple[str, ...] = ()
+    false_valid: tuple[str, ...] = ()
 
     @property
     def faults(self) -> list[str]:
         """What stands on the chain, and is not so."""
         who = f"seat {self.seat}"
         found = [
-            f"auditor {auditor} said of {who} what it had not run" for auditor in self.false_fine
+            f"auditor {auditor} said of {who} what it had not run" for auditor in self.false_valid
         ]
-        if self.outcome == DIFFERS and self.is_paid:
+        if self.outcome == MISMATCH and self.is_paid:
             found.append(f"{who} is paid, and {self.why}")
         return found
 
@@ -98,8 +99,8 @@ class RoundCheck:
     """A settled round.
 
     Attributes:
-        is_told: the certificate and the facts are those that the events give.
-        merge: EQUAL, DIFFERS or GONE; `why` says what differs, or what is gone.
+        is_told: the certificate and the round record are those that the events give.
+        merge: EQUAL, MISMATCH or GONE; `why` says what differs, or what is gone.
         worked: how many seats trained anything, of which `seats` were trained again.
     """
 
@@ -114,7 +115,7 @@ class RoundCheck:
     def faults(self) -> list[str]:
         """What stands on the chain, and is not so."""
         found = [] if self.is_told else ["its certificate is not of what its events say"]
-        found += [self.why] if self.merge == DIFFERS else []
+        found += [self.why] if self.merge == MISMATCH else []
         found += [fault for seat in self.seats for fault in seat.faults]
         return [f"round {self.round}: {fault}" for fault in found]
 
@@ -132,11 +133,11 @@ class RoundCheck:
         parts = [told, merge, *(seat.text() for seat in self.seats)]
         return f"round {self.round}: {'; '.join(parts)}"
 
-    def to_plain(self) -> dict[str, object]:
+    def to_json_value(self) -> dict[str, object]:
         """As JSON has it."""
         return {
             "round": self.round,
-            "certificate": EQUAL if self.is_told else DIFFERS,
+            "certificate": EQUAL if self.is_told else MISMATCH,
             "merge": self.merge,
             "why": self.why,
             "seats": [
@@ -145,7 +146,7 @@ class RoundCheck:
                     "outcome": seat.outcome,
                     "why": seat.why,
                     "paid": seat.is_paid,
-                    "false_fine": list(seat.false_fine),
+                    "false_valid": list(seat.false_valid),
                 }
                 for seat in self.seats
             ],
@@ -158,7 +159,7 @@ class JobCheck:
 
     Attributes:
         money: as the ledger's document has it; its faults are those against the contract, too.
-        unsafe: rounds of which more merged seats fell than the rule bears.
+        unsafe: rounds of which more merged seats were slashed than the rule bears.
     """
 
     job: int
@@ -169,18 +170,18 @@ class JobCheck:
     @property
     def faults(self) -> list[str]:
         """What stands on the chain, and is not so."""
-        found = [fault for past in self.rounds for fault in past.faults]
+        found = [fault for settled_round in self.rounds for fault in settled_round.faults]
         return [*found, *(f"money: {fault}" for fault in self.money["faults"])]
 
     @property
     def gaps(self) -> list[str]:
         """What could not be checked."""
-        return [gap for past in self.rounds for gap in past.gaps]
+        return [gap for settled_round in self.rounds for gap in settled_round.gaps]
 
     def text(self) -> str:
         """What was found, and the verdict last."""
         faults, gaps = self.faults, self.gaps
-        lines = [f"  differs: {fault}" for fault in faults]
+        lines = [f"  mismatch: {fault}" for fault in faults]
         lines += [f"  unsafe: round {r} merged more cheats than it bears" for r in self.unsafe]
         lines += [f"  not checked: {gap}" for gap in gaps]
         head = f"{len(faults)} things differ" if faults else (
@@ -193,20 +194,22 @@ class JobCheck:
     @property
     def covered(self) -> str:
         """How much was checked."""
-        merges = sum(past.merge != GONE for past in self.rounds)
-        seats = sum(seat.outcome != GONE for past in self.rounds for seat in past.seats)
-        worked = sum(past.worked for past in self.rounds)
+        merges = sum(settled_round.merge != GONE for settled_round in self.rounds)
+        seats = sum(
+            seat.outcome != GONE for settled_round in self.rounds for seat in settled_round.seats
+        )
+        worked = sum(settled_round.worked for settled_round in self.rounds)
         return f"{merges} of {len(self.rounds)} merges, {seats} of {worked} seats' rounds"
 
-    def to_plain(self) -> dict[str, object]:
+    def to_json_value(self) -> dict[str, object]:
         """As JSON has it."""
         return {
             "job": self.job,
-            "differs": self.faults,
+            "mismatches": self.faults,
             "not_checked": self.gaps,
             "covered": self.covered,
             "unsafe_rounds": list(self.unsafe),
-            "rounds": [past.to_plain() for past in self.rounds],
+            "rounds": [settled_round.to_json_value() for settled_round in self.rounds],
             "money": dict(self.money),
         }
 
@@ -237,7 +240,11 @@ async def audit(
     _check_extent(view, extent)
     escrow = await handle.client.chain.escrow(handle.id, hex(block))
     money = money_document(ledger) | {"faults": ledger.faults_against(escrow)}
-    rounds = [past for past in view.settled if extent.round in {None, past.round}]
+    rounds = [
+        settled_round
+        for settled_round in view.settled
+        if extent.round in {None, settled_round.round}
+    ]
     manifest, worker = await handle.manifest(), Worker()
     try:
         with handle.client.store.holding():
@@ -247,8 +254,8 @@ async def audit(
             announce(f"job {handle.id}: fetches its data, to check {len(rounds)} of its rounds")
             await auditor.fetch_data()
             found = []
-            for past in rounds:
-                found.append(await auditor.check(past, extent))
+            for settled_round in rounds:
+                found.append(await auditor.check(settled_round, extent))
                 tell(found[-1])
     finally:
         worker.kill()
@@ -261,7 +268,7 @@ def _check_extent(view: JobView, extent: Extent) -> None:
     """That there is what is to be checked: of nothing, all is so. Raises ConfigError."""
     if extent.seat is not None:
         check_seat(view, extent.seat)
-    settled = [past.round for past in view.settled]
+    settled = [settled_round.round for settled_round in view.settled]
     if extent.round is not None and extent.round not in settled:
         raise ConfigError(
             f"round {extent.round} of job {view.job_id} is not settled: {len(settled)} rounds are",
@@ -281,7 +288,7 @@ class _Unusable(Exception):
 class _Told:
     """What the events said of a round right before it was settled."""
 
-    facts: MergeFacts
+    record: MergeRecord
     fits: bool
 
 
@@ -298,7 +305,7 @@ def _told(handle: JobHandle, view: JobView) -> dict[RoundIndex, _Told]:
             if running is not None:
                 signed = running.digest_of(event.verdict)
                 fits = event.digest == signed or not any(event.digest)
-                found[event.round] = _Told(running.merge_facts, fits)
+                found[event.round] = _Told(running.merge_record, fits)
         before = fold.fold(item).view or before
     return found
 
@@ -326,40 +333,46 @@ class _Auditor:
         return str(self.handle.client.store.root)
 
     @property
-    def again(self) -> Again:
-        return Again(self.handle, self.view, self.manifest, self.worker)
+    def recomputation(self) -> Recomputation:
+        return Recomputation(self.handle, self.view, self.manifest, self.worker)
 
     async def fetch_data(self) -> None:
         """Brings the tokens and the initial weights; what is missing is remembered."""
         try:
             for cid, most in files_of(self.manifest):
-                await self.again.fetch(cid, most)
+                await self.recomputation.fetch(cid, most)
             await self.worker.run(CHECK_DATA(self.manifest.to_bytes(), self.store))
         except NotFound as error:
             self.data_gap = f"the job's data is not served any more: {error}"
         except (ProtocolError, *UNFETCHABLE_CONTENT) as error:
             self.data_gap = f"the job's data is not what its manifest says: {error}"
 
-    async def check(self, past: SettledRound, extent: Extent) -> RoundCheck:
+    async def check(self, settled_round: SettledRound, extent: Extent) -> RoundCheck:
         """One round: its certificate, its merge, and seats of it."""
-        told = self.told.get(past.round)
-        is_told = told is not None and told.fits and past.is_consistent
-        seats = _seats(past, extent)
-        self.announce(f"round {past.round}: fetches its updates, and merges them again")
+        told = self.told.get(settled_round.round)
+        is_told = told is not None and told.fits and settled_round.is_consistent
+        seats = _seats(settled_round, extent)
+        self.announce(f"round {settled_round.round}: fetches its updates, and merges them again")
         try:
-            opening = await self._opening(past.round)
-            merge, why = await self._merge(past, told, opening)
+            initial_state = await self._initial_state(settled_round.round)
+            merge, why = await self._merge(settled_round, told, initial_state)
         except _Unusable as found:
-            gone = tuple(self._seat(past, seat, GONE, found.why) for seat in seats)
-            return RoundCheck(past.round, is_told, found.outcome, found.why, gone, _worked(past))
+            gone = tuple(self._seat(settled_round, seat, GONE, found.why) for seat in seats)
+            return RoundCheck(
+                settled_round.round, is_told, found.outcome, found.why, gone, _worked(settled_round)
+            )
         checks = []
         for number, seat in enumerate(seats, 1):
-            which = f"round {past.round}: trains seat {seat} again ({number} of {len(seats)})"
-            self.announce(f"{which}, {past.reveals[seat].segments} segments")
-            checks.append(await self._replay(past, seat, opening))
-        return RoundCheck(past.round, is_told, merge, why, tuple(checks), _worked(past))
+            which = (
+                f"round {settled_round.round}: trains seat {seat} again ({number} of {len(seats)})"
+            )
+            self.announce(f"{which}, {settled_round.reveals[seat].segments} segments")
+            checks.append(await self._replay(settled_round, seat, initial_state))
+        return RoundCheck(
+            settled_round.round, is_told, merge, why, tuple(checks), _worked(settled_round)
+        )
 
-    async def _opening(self, round: RoundIndex) -> bytes:
+    async def _initial_state(self, round: RoundIndex) -> bytes:
         """CID of the model that a round opened with, which is in the store and as certified.
 
         Raises _Unusable. Whoever certified the model named the address of its bytes with it.
@@ -369,88 +382,102 @@ class _Auditor:
         if round in self.models:
             return self.models[round]
         try:
-            found = await self.again.model(round)
+            model = await self.recomputation.model(round)
         except NotFound as error:
             raise _Unusable(GONE, "the model that it opened with is not served any more") from error
         except (ProtocolError, *UNFETCHABLE_CONTENT) as error:
-            raise _Unusable(DIFFERS, f"the certified address has no model: {error}") from error
-        if not self.again.is_certified(round, found):
-            raise _Unusable(DIFFERS, "the certified address has another model")
-        return found.cid
+            raise _Unusable(MISMATCH, f"the certified address has no model: {error}") from error
+        if not self.recomputation.is_certified(round, model):
+            raise _Unusable(MISMATCH, "the certified address has another model")
+        return model.cid
 
     async def _merge(
-        self, past: SettledRound, told: _Told | None, opening: bytes
+        self, settled_round: SettledRound, told: _Told | None, initial_state: bytes
     ) -> tuple[str, str]:
         """The merge made again, from the updates."""
-        if not any(past.digest):
-            stays = past.verdict.state == model_of(self.view, past.round)
+        if not any(settled_round.digest):
+            stays = settled_round.verdict.state == model_of(self.view, settled_round.round)
             why = "without a certificate, the model stays"
-            return (EQUAL, why) if stays else (DIFFERS, f"{why}, and did not")
+            return (EQUAL, why) if stays else (MISMATCH, f"{why}, and did not")
         if told is None:
-            return DIFFERS, "it was settled, and had not begun"
+            return MISMATCH, "it was settled, and had not begun"
         try:
-            command = await self.again.merge_of(past, told.facts, opening)
+            command = await self.recomputation.merge_of(settled_round, told.record, initial_state)
         except NotFound as gone:
             return GONE, str(gone)
         own = await self.worker.run(MERGE_ROUND(command, self.store))
-        wrong = _compare(own, past.verdict)
+        wrong = _compare(own, settled_round.verdict)
         if not wrong:
-            self.models[past.round + 1] = own.cid
-        return (DIFFERS, f"merged again, {wrong}") if wrong else (EQUAL, "")
+            self.models[settled_round.round + 1] = own.cid
+        return (MISMATCH, f"merged again, {wrong}") if wrong else (EQUAL, "")
 
-    async def _replay(self, past: SettledRound, seat: SeatIndex, opening: bytes) -> SeatCheck:
+    async def _replay(
+        self, settled_round: SettledRound, seat: SeatIndex, initial_state: bytes
+    ) -> SeatCheck:
         """A seat's round, trained again from the model that it opened with."""
-        command = replaying(self.view, past, seat, self.manifest.to_bytes(), REPLAY)
+        command = replaying(self.view, settled_round, seat, self.manifest.to_bytes(), REPLAY)
         try:
-            earlier = [replace(one, cid=await self._opening(one.round)) for one in command.earlier]
+            earlier = [
+                replace(one, cid=await self._initial_state(one.round)) for one in command.earlier
+            ]
         except _Unusable as gap:  # whose fault it is, that round's own check says
-            return self._seat(past, seat, GONE, f"of a round that it comes from: {gap.why}")
+            return self._seat(
+                settled_round, seat, GONE, f"of a round that it comes from: {gap.why}"
+            )
         command = replace(command, earlier=tuple(earlier))
-        found = await self.worker.run(REPLAY(command, opening, self.store))
-        at, told = found.differs_at, past.reveals[seat]
+        found = await self.worker.run(REPLAY(command, initial_state, self.store))
+        at, told = found.mismatch_at, settled_round.reveals[seat]
         if found.earlier is not None:
-            what = f"its state comes from round {found.earlier}, which differs at {at}"
-            return self._seat(past, seat, DIFFERS, what)
+            what = f"its state comes from round {found.earlier}, which has a mismatch at {at}"
+            return self._seat(settled_round, seat, MISMATCH, what)
         if at is not None:
-            what = "its update is another" if at == told.segments else f"it differs at segment {at}"
-            return self._seat(past, seat, DIFFERS, what)
-        wrong = wrong_word_at(past, seat, found.words)
+            what = (
+                "its update is another"
+                if at == told.segments
+                else f"it has a mismatch at segment {at}"
+            )
+            return self._seat(settled_round, seat, MISMATCH, what)
+        wrong = wrong_tag_at(settled_round, seat, found.work_tags)
         if wrong is not None:
-            return self._seat(past, seat, DIFFERS, f"its work tag {wrong} is another")
-        return self._seat(past, seat, EQUAL, "", self._false_fine(past, seat, found))
+            return self._seat(settled_round, seat, MISMATCH, f"its work tag {wrong} is another")
+        return self._seat(
+            settled_round, seat, EQUAL, "", self._false_valid(settled_round, seat, found)
+        )
 
     def _seat(
         self,
-        past: SettledRound,
+        settled_round: SettledRound,
         seat: SeatIndex,
         outcome: str,
         why: str,
-        false_fine: tuple[str, ...] = (),
+        false_valid: tuple[str, ...] = (),
     ) -> SeatCheck:
-        return SeatCheck(seat, outcome, why, seat in paid_seats(self.view, past), false_fine)
+        return SeatCheck(
+            seat, outcome, why, seat in paid_seats(self.view, settled_round), false_valid
+        )
 
-    def _false_fine(
-        self, past: SettledRound, seat: SeatIndex, found: SeatReplay
+    def _false_valid(
+        self, settled_round: SettledRound, seat: SeatIndex, found: SeatReplay
     ) -> tuple[str, ...]:
-        """Auditors that are paid for a *fine* which they did not replay."""
+        """Auditors that are paid for a *valid* which they did not replay."""
         wrong = []
-        for auditor, body in past.bodies.items():
+        for auditor, body in settled_round.bodies.items():
             said, account = body.of(seat), self.view.verifiers[auditor].account
-            is_paid = said is not None and (auditor, seat) not in past.contests
-            own = Duty.fine(seat, account, found.words)
-            if said is not None and said.is_fine and is_paid and said != own:
+            is_paid = said is not None and (auditor, seat) not in settled_round.contests
+            own = Duty.valid(seat, account, found.work_tags)
+            if said is not None and said.is_valid and is_paid and said != own:
                 wrong.append(str(account))
         return tuple(wrong)
 
 
-def _worked(past: SettledRound) -> int:
+def _worked(settled_round: SettledRound) -> int:
     """Seats that trained anything."""
-    return sum(told.segments > 0 for told in past.reveals.values())
+    return sum(reveal.segments > 0 for reveal in settled_round.reveals.values())
 
 
-def _seats(past: SettledRound, extent: Extent) -> Sequence[SeatIndex]:
+def _seats(settled_round: SettledRound, extent: Extent) -> Sequence[SeatIndex]:
     """Which seats of a round are trained again."""
-    worked = [seat for seat, told in sorted(past.reveals.items()) if told.segments]
+    worked = [seat for seat, told in sorted(settled_round.reveals.items()) if told.segments]
     if extent.seat is not None:
         return [seat for seat in worked if seat == extent.seat]
     if extent.sample is None or extent.sample >= len(worked):

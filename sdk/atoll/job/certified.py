@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import ConfigError, ProtocolError, StorageError
 from atoll.job.asking import missing_extra
-from atoll.job.card import CARD, FACTS, Origin, card, facts
 from atoll.job.figures import cid_of, model_of, named
+from atoll.job.model_card import FACTS, MODEL_CARD, Origin, facts, model_card
 from atoll.nested import loads
 from atoll.protocol.manifest import Manifest
+from atoll.protocol.types import Digest
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Digest
 from atoll.storage.cid import Cid
 from atoll.storage.fetch import Fetcher
 from atoll.storage.local import LocalStore
@@ -46,7 +46,7 @@ def model_after(view: JobView, rounds: int) -> Certified:
 
 async def fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenizer: Cid) -> None:
     """Brings a global state and what goes with it into the store. Raises as `Fetcher.fetch`."""
-    from atoll.numerics.layout import max_state_bytes  # noqa: PLC0415
+    from atoll.numerics.state_layout import max_state_bytes  # noqa: PLC0415
     from atoll.train.belongings import MAX_TOKENIZER_BYTES  # noqa: PLC0415
 
     await fetcher.fetch(model, max_state_bytes(manifest))
@@ -55,7 +55,7 @@ async def fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenize
 
 async def fetch_base(fetcher: Fetcher, manifest: Manifest) -> None:
     """Brings the weights that the job started from, if it names any. Raises as `Fetcher.fetch`."""
-    from atoll.numerics.layout import max_params_bytes  # noqa: PLC0415
+    from atoll.numerics.state_layout import max_params_bytes  # noqa: PLC0415
 
     if manifest.init.cid is not None:
         limit = max_params_bytes(manifest.model)
@@ -87,7 +87,7 @@ def check_folder(folder: Path) -> None:
 def _write_card(origin: Origin, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / CARD).write_text(card(origin), encoding="utf-8")
+        (folder / MODEL_CARD).write_text(model_card(origin), encoding="utf-8")
         (folder / FACTS).write_text(json.dumps(facts(origin), indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise StorageError(f"cannot write the model card to {folder}: {error}") from error

@@ -31,14 +31,13 @@ from atoll.chain.txstatus import TxStatus
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
 from atoll.job.asking import Ask, asking
 from atoll.job.connection import ClientConfig, Connection
-from atoll.job.document import to_toml
-from atoll.job.draft import Draft, Found, write_draft
+from atoll.job.draft import Draft, PreparedParts, write_draft
 from atoll.job.event_text import tokens
 from atoll.job.following import job_created
 from atoll.job.groups import tokens_text, wei_of
 from atoll.job.handle import JobHandle
-from atoll.job.plan import Floors, priced
-from atoll.job.prepare import (
+from atoll.job.plan import BondFloors, priced
+from atoll.job.prepare_manifest import (
     OnProgress,
     machine_numerics,
     prepare_text,
@@ -48,11 +47,12 @@ from atoll.job.prepare import (
 )
 from atoll.job.spec import JobSpec
 from atoll.job.submissions import key_of
+from atoll.job.toml_files import to_toml
 from atoll.nested import loads
-from atoll.protocol.certificates import Kind
+from atoll.protocol.certificates import CertificateKind
 from atoll.protocol.events import ContractEvent
 from atoll.protocol.manifest import Manifest, NumericsSpec
-from atoll.protocol.words import Address, JobId
+from atoll.protocol.types import Address, JobId
 from atoll.storage.cid import DAG_CBOR, Cid
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
@@ -139,7 +139,7 @@ class Client(Connection):
         after = None if again else 0 if known is None else known.id
         floors, is_open = await self._floors(), bool(priced(chosen)[0].left_out())
         async with asking(self.ask) as ask:
-            found = Found(data, init, numerics or await machine_numerics(ask))
+            found = PreparedParts(data, init, numerics or await machine_numerics(ask))
             measuring = ask if measured or is_open else None
             draft = await write_draft(key, chosen, found, now, floors, ask=measuring)
             manifest = await with_program(draft.manifest, self.store, ask)
@@ -170,9 +170,11 @@ class Client(Connection):
                 return None
             await asyncio.sleep(self.config.poll_seconds)
 
-    async def _floors(self) -> Floors:
+    async def _floors(self) -> BondFloors:
         params = await self.chain.ask(views.params())
-        return Floors(params.min_provider_bond, params.min_verifier_bond, params.winner_share_bps)
+        return BondFloors(
+            params.min_provider_bond, params.min_verifier_bond, params.winner_share_bps
+        )
 
     async def estimate(self, manifest: Manifest) -> Estimate:
         """The most a job can cost, by the contract's own arithmetic, and what is there."""
@@ -232,7 +234,11 @@ class Client(Connection):
 
     def _policy_of(self, job: Draft | Manifest) -> Address:
         """What checks the job's certificates; a manifest alone does not say which it wants."""
-        kind = Kind(job.spec.certificate) if isinstance(job, Draft) else Kind.ECDSA
+        kind = (
+            CertificateKind(job.spec.certificate)
+            if isinstance(job, Draft)
+            else CertificateKind.ECDSA
+        )
         policy = self.deployment.addresses.get(kind.policy)
         if policy is None:
             raise ConfigError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.job.ledger.entries import State
 from atoll.job.ledger.statements import Statement
 from atoll.job.serialization import plain_of
@@ -20,8 +20,8 @@ from atoll.job.stake import Bond
 from atoll.protocol.call_structs import Due
 from atoll.protocol.holders import Holder
 from atoll.protocol.pay import MOST_CLAIMED, claim, claimable_to
+from atoll.protocol.types import Address, JobId, Role, RoundIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, JobId, Role, RoundIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Later:
     at: int | None
     text: str
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON."""
         return plain_of(self)
 
@@ -76,7 +76,7 @@ def collectable(
 
 def _claims(view: JobView, holder: Holder, now: int, calls: Calls) -> Iterator[Collect]:
     job, start, to = view.job_id, holder.claimed_to, claimable_to(view, holder, now)
-    who = f"{'seat' if holder.role is Role.PROVIDER else 'place'} {holder.index}"
+    who = f"{'seat' if holder.role is Role.PROVIDER else 'slot'} {holder.index}"
     before = 0
     for begin in range(start, to if claim(view, holder, to)[0] else start, MOST_CLAIMED):
         end = RoundIndex(min(to, begin + MOST_CLAIMED))
@@ -125,9 +125,9 @@ def releasable(bonds: Iterator[Bond] | list[Bond], now: int, calls: Calls) -> It
 def later(statements: list[Statement]) -> Iterator[Later]:
     """What is earned, or may be, and cannot be claimed yet; the soonest first."""
     found = [
-        Later(told.job, line.round, line.wei, line.until, f"{line.what}: {line.text}")
-        for told in statements
-        for line in told.lines
+        Later(statement.job, line.round, line.wei, line.until, f"{line.what}: {line.text}")
+        for statement in statements
+        for line in statement.lines
         if line.state is State.PENDING
     ]
     yield from sorted(found, key=lambda item: (item.at is None, item.at or 0, item.job, item.round))

@@ -29,11 +29,11 @@ from atoll.job.figures import Figures
 from atoll.job.following import JobFollower
 from atoll.job.sending import Sender
 from atoll.job.submissions import Submissions
-from atoll.protocol.words import Address, JobId
+from atoll.protocol.types import Address, JobId
 from atoll.service.config import GatewaySection
 from atoll.service.lock import FolderHeld, hold_folder
+from atoll.service.messages import explain
 from atoll.service.session import Session, SessionConfig, open_queue, open_session
-from atoll.service.wording import explain
 from atoll.storage.addresses import is_global, is_own
 from atoll.storage.fetch import Fetcher
 from atoll.storage.local import LocalStore

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from atoll.errors import ConfigError
 from atoll.job.asking import Ask
 from atoll.job.groups import tokens_text
-from atoll.job.plan import Figure, Floors, complete, filled, priced
+from atoll.job.plan import BondFloors, Figure, complete, filled, priced
 from atoll.job.spec import JobSpec
 from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.protocol.pay import budget
-from atoll.protocol.words import JobId, Wei
+from atoll.protocol.types import JobId, Wei
 from atoll.service.pace import Pace
 
 if TYPE_CHECKING:
-    from atoll.train.corpus.account import Account
+    from atoll.train.corpus.reading_report import ReadingReport
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PreparedParts:
     """What a manifest says that nobody chooses; `init` None draws the first weights."""
 
     data: DataSpec
@@ -52,14 +52,14 @@ class Draft:
     pace: Pace | None = None
     job: JobId | None = None
     said: str = ""
-    floors: Floors = field(default_factory=Floors)
-    read: Account | None = None
+    floors: BondFloors = field(default_factory=BondFloors)
+    read: ReadingReport | None = None
     notes: tuple[str, ...] = ()
     after: int | None = None
 
 
 async def write_draft(
-    key: str, spec: JobSpec, found: Found, now: int, floors: Floors, *, ask: Ask | None
+    key: str, spec: JobSpec, found: PreparedParts, now: int, floors: BondFloors, *, ask: Ask | None
 ) -> Draft:
     """Completes a spec, measuring what it leaves open.
 
@@ -88,7 +88,7 @@ def _check_budget(most: int | None, price: Wei) -> None:
         )
 
 
-async def measure(spec: JobSpec, found: Found, ask: Ask) -> Pace:
+async def measure(spec: JobSpec, found: PreparedParts, ask: Ask) -> Pace:
     """The model's pace on this machine. Raises as `write_draft`."""
     # What is left out does not matter to a step.
     manifest = filled(spec).resolve(found.data, found.init, found.numerics, now=0)

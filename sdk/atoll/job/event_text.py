@@ -11,21 +11,21 @@ from typing import Any, Final
 
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Body
+from atoll.protocol.checkpoint_commitments import CHECKPOINT_COMMITMENT_BYTES
 from atoll.protocol.events import ContractEvent
 from atoll.protocol.game_records import parties, window_of
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome as GameOutcome
-from atoll.protocol.leaves import LEAF_BYTES
+from atoll.protocol.games.game_machine import Outcome as GameOutcome
+from atoll.protocol.games.moves import Claim
 from atoll.protocol.owners import NOBODY
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_HOLDER,
     TOKEN,
     Address,
-    Miss,
+    MissedDuty,
     Role,
     bits,
 )
+from atoll.protocol.views import JobView
 
 
 def concerns(event: ContractEvent, view: JobView) -> bool:
@@ -47,7 +47,7 @@ _GAME: Final = (
     ev.StepsOpened,
     ev.StepPicked,
     ev.TracePosted,
-    ev.RowRevealed,
+    ev.LayerRevealed,
     ev.Picked,
     ev.NodePicked,
     ev.LeafPosted,
@@ -70,7 +70,7 @@ def tokens(wei: int) -> str:
 
 
 def numbers(bitmap: int) -> str:
-    """The seats or places of a bitmap."""
+    """The seats or slots of a bitmap."""
     return ", ".join(map(str, bits(bitmap))) or "none"
 
 
@@ -87,24 +87,24 @@ def rounds_text(count: int) -> str:
 
 
 def words(member: IntEnum) -> str:
-    """`HOLDER_FELL` as `holder fell`."""
+    """`HOLDER_LOST` as `holder lost`."""
     return member.name.lower().replace("_", " ")
 
 
-MISSES: Final[Mapping[Miss, str]] = {
-    Miss.SEAT: "a missing commit or reveal, or too little work",
-    Miss.KEY: "a key that it did not show",
-    Miss.SILENCE: "a word that it did not give",
-    Miss.AUDIT: "an audit that it excluded",
-    Miss.WORDS: "work tags that only a guess could give",
-    Miss.DROPPED: "an accusation that it did not play",
-    Miss.EQUIVOCATED: "two certificates of one merge",
+MISSED_DUTIES: Final[Mapping[MissedDuty, str]] = {
+    MissedDuty.SEAT: "a missing commit or reveal, or too little work",
+    MissedDuty.KEY: "a key that it did not show",
+    MissedDuty.SILENCE: "a vote that it did not cast",
+    MissedDuty.AUDIT: "an audit that it excluded",
+    MissedDuty.DIGEST: "work tags that only a guess could give",
+    MissedDuty.DROPPED: "an accusation that it did not play",
+    MissedDuty.EQUIVOCATED: "two certificates of one merge",
 }
-"""What an account is cut for."""
+"""What an account is penalised for."""
 _OUTCOMES: Final[Mapping[GameOutcome, str]] = {
     GameOutcome.NONE: "is open",
-    GameOutcome.HOLDER_FELL: "is lost by whom it is about",
-    GameOutcome.CHALLENGER_FELL: "is lost by who began it",
+    GameOutcome.HOLDER_LOST: "is lost by whom it is about",
+    GameOutcome.CHALLENGER_LOST: "is lost by who began it",
     GameOutcome.SENT_HOME: "is not played, and its bond goes home",
 }
 
@@ -114,44 +114,44 @@ _OUTCOMES: Final[Mapping[GameOutcome, str]] = {
 
 def _opened_round(event: ev.RoundOpened, name: Names) -> str:
     ready, committee = numbers(event.ready), numbers(event.committee)
-    verifiers = f"places {ready} are ready to audit, {committee} make the committee"
+    verifiers = f"slots {ready} are ready to audit, {committee} make the committee"
     return f"round {event.round}: {seats_text(event.seated, 'trains', 'train')}; {verifiers}"
 
 
 def _revealed(event: ev.Revealed, name: Names) -> str:
-    segments = len(event.reveal.leaves) // LEAF_BYTES
+    segments = len(event.reveal.checkpoint_commitments) // CHECKPOINT_COMMITMENT_BYTES
     return f"round {event.round}: seat {event.seat} reveals {segments} segments"
 
 
-def _said(event: ev.Said, name: Names) -> str:
-    has = f"place {event.place} has the updates of seats {numbers(event.has)}"
+def _said(event: ev.Voted, name: Names) -> str:
+    has = f"slot {event.slot} has the updates of seats {numbers(event.has)}"
     return f"round {event.round}: {has}"
 
 
 def _committee_drawn(event: ev.CommitteeDrawn, name: Names) -> str:
     late = f"round {event.round}: nobody settled in time"
     return (
-        f"{late}; places {numbers(event.committee)} are committee number {event.committee_draw + 1}"
+        f"{late}; slots {numbers(event.committee)} are committee number {event.committee_draw + 1}"
     )
 
 
 def _settled(event: ev.Settled, name: Names) -> str:
-    verdict, had = event.verdict, seats_text(event.available, "was had", "were had")
+    verdict, available = event.verdict, seats_text(event.available, "was had", "were had")
     if not any(event.digest):
-        return f"round {event.round} is settled without a certificate: {had}, the model stays"
+        return f"round {event.round} is settled without a certificate: {available}, the model stays"
     out = f", {numbers(verdict.excluded)} excluded" if verdict.excluded else ""
     updates = "1 update makes" if verdict.merged == 1 else f"{verdict.merged} updates make"
     merged = f"{updates} model {verdict.state.hex()[:12]}"
     if not verdict.merged:
         merged = "no update is merged, so it moves nothing"
-    return f"round {event.round} is settled: {had}{out}; {merged}"
+    return f"round {event.round} is settled: {available}{out}; {merged}"
 
 
 def _stopped(event: ev.Stopped, name: Names) -> str:
     if any(event.root):
-        why = "computed another model than was certified, and leaves without a miss"
+        why = "computed another model than was certified, and leaves without a missed duty"
     else:
-        why = "fell, and is not waited for"
+        why = "was slashed, and is not waited for"
     return f"round {event.round}: {name(event.account)}, seat {event.seat}, {why}"
 
 
@@ -168,12 +168,12 @@ def _closed(event: ev.Closed, name: Names) -> str:
 
 
 def _missed(event: ev.Missed, name: Names) -> str:
-    cost = f"{name(event.account)} loses {tokens(event.cut)} of its bond"
-    return f"{cost} for {MISSES[event.kind]} in round {event.round}"
+    cost = f"{name(event.account)} loses {tokens(event.penalty)} of its bond"
+    return f"{cost} for {MISSED_DUTIES[event.kind]} in round {event.round}"
 
 
-def _fell(event: ev.Fell, name: Names) -> str:
-    bond = f"{name(event.account)} falls and loses {tokens(event.slashed)} of its bond"
+def _holder_slashed(event: ev.HolderSlashed, name: Names) -> str:
+    bond = f"{name(event.account)} is slashed and loses {tokens(event.slashed)} of its bond"
     pay = f", and its pay from round {event.lost_from} on" if event.role is Role.PROVIDER else ""
     return f"{bond}{pay}; {name(event.winner)} gets a share of the bond"
 
@@ -183,9 +183,11 @@ def _fell(event: ev.Fell, name: Names) -> str:
 
 def _opened(event: ev.Opened, name: Names) -> str:
     duties = body_of(event).duties
-    fine = sum(1 << duty.seat for duty in duties if duty.is_fine)
-    parts = [seats_text(fine, "is fine", "are fine")] if fine else []
-    parts += [f"seat {duty.seat} differs at {duty.at}" for duty in duties if not duty.is_fine]
+    valid = sum(1 << duty.seat for duty in duties if duty.is_valid)
+    parts = [seats_text(valid, "is valid", "are valid")] if valid else []
+    parts += [
+        f"seat {duty.seat} has a mismatch at {duty.at}" for duty in duties if not duty.is_valid
+    ]
     return f"round {event.round}: {name(event.account)} opens its audit report: {'; '.join(parts)}"
 
 
@@ -206,10 +208,10 @@ def _contested(event: ev.Contested, name: Names) -> str:
 
 def _contest_settled(event: ev.ContestSettled, name: Names) -> str:
     if event.id == NO_HOLDER:
-        end = "who showed the key" if event.wrong else "nobody: it fell"
+        end = "who showed the key" if event.wrong else "nobody: it was slashed"
         return f"round {event.round}: half of seat {event.seat}'s pay goes to {end}"
-    about = f"the words of the auditor with id {event.id} about seat {event.seat}"
-    end = "stay wrong and unpaid" if event.wrong else "are paid after all: the seat fell"
+    about = f"the digest of the auditor with id {event.id} about seat {event.seat}"
+    end = "stay wrong and unpaid" if event.wrong else "are paid after all: the seat was slashed"
     return f"round {event.round}: {about} {end}"
 
 
@@ -231,29 +233,30 @@ def _burnt(event: ev.Burnt, name: Names) -> str:
 
 def _challenged(event: ev.Challenged, name: Names) -> str:
     claim, about = event.claim, parties(event.claim)
-    what = "the update" if claim.is_link else f"segment {claim.segment}"
+    what = "the update" if claim.is_update_proof else f"segment {claim.segment}"
     whose = f"{what} of seat {claim.seat}"
     if about is not None and about[1] is Role.VERIFIER:
-        whose = f"that {whose} is fine, as {name(claim.holder)} said"
+        whose = f"that {whose} is valid, as {name(claim.holder)} said"
     bond = f"with a bond of {tokens(event.bond)}"
     who = name(event.challenger)
-    return f"round {claim.round}: {who} disputes {whose}{via(claim)}, {bond}: game {event.id}"
+    what = f"{whose}{through_round(claim)}"
+    return f"round {claim.round}: {who} disputes {what}, {bond}: game {event.id}"
 
 
-def via(claim: Claim) -> str:
+def through_round(claim: Claim) -> str:
     """The later round of its reset period by which a claim was reached, if it is another than its
     own.
     """
     window = window_of(claim)
-    return "" if window == claim.round else f" via round {window}"
+    return "" if window == claim.round else f" through round {window}"
 
 
 def disputed(claim: Claim) -> str:
     """What a game is about: the work, the round it was done in, and by which it was reached."""
     about = parties(claim)
-    fine = "a fine about " if about is not None and about[1] is Role.VERIFIER else ""
-    what = "the update" if claim.is_link else f"segment {claim.segment}"
-    return f"{fine}{what} of seat {claim.seat} in round {claim.round}{via(claim)}"
+    valid = "a valid entry about " if about is not None and about[1] is Role.VERIFIER else ""
+    what = "the update" if claim.is_update_proof else f"segment {claim.segment}"
+    return f"{valid}{what} of seat {claim.seat} in round {claim.round}{through_round(claim)}"
 
 
 _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
@@ -267,10 +270,10 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
         f"round {e.round}: seats {numbers(e.revealed)} revealed; now they are merged"
     ),
     ev.AuditSeeded: lambda e, n: f"round {e.round}: who is audited, and by whom, is drawn",
-    ev.Said: _said,
+    ev.Voted: _said,
     ev.CommitteeDrawn: _committee_drawn,
     ev.Settled: _settled,
-    ev.Signed: lambda e, n: f"round {e.round}: places {numbers(e.signers)} have signed",
+    ev.Signed: lambda e, n: f"round {e.round}: slots {numbers(e.signers)} have signed",
     ev.Stopped: _stopped,
     ev.Waiting: _waiting,
     ev.PayChanged: lambda e, n: f"round {e.round}: now seats {numbers(e.pay)} are paid",
@@ -278,12 +281,12 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.Seated: lambda e, n: f"{n(e.account)} takes seat {e.seat} from round {e.start} on",
     ev.SeatLeaving: lambda e, n: f"{n(e.account)} leaves seat {e.seat} before round {e.to}",
     ev.Enrolled: lambda e, n: (
-        f"{n(e.account)} takes place {e.place} of the verifiers, with a bond of {tokens(e.bond)}"
+        f"{n(e.account)} takes slot {e.slot} of the verifiers, with a bond of {tokens(e.bond)}"
     ),
     ev.Ready: lambda e, n: f"{n(e.account)} holds the data and is ready",
-    ev.PlaceLeaving: lambda e, n: f"{n(e.account)} leaves place {e.place} before round {e.to}",
+    ev.SlotLeaving: lambda e, n: f"{n(e.account)} leaves slot {e.slot} before round {e.to}",
     ev.Missed: _missed,
-    ev.Fell: _fell,
+    ev.HolderSlashed: _holder_slashed,
     ev.Released: lambda e, n: f"{n(e.account)} has what is left of its bond again",
     ev.AuditReportSealed: lambda e, n: f"round {e.round}: {n(e.account)} seals an audit report",
     ev.Opened: _opened,
@@ -298,7 +301,7 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
         f"round {e.round}: the auditor with id {e.id} did not play what it said of seat {e.seat}"
     ),
     ev.Proven: lambda e, n: (
-        f"round {e.round}: seat {e.seat} has fallen, so its accuser, with id {e.id}, is paid"
+        f"round {e.round}: seat {e.seat} has been slashed, so its accuser, with id {e.id}, is paid"
     ),
     ev.LateVote: lambda e, n: (
         f"round {e.round}: {n(e.account)} has the updates of seats {numbers(e.has)} by now"
@@ -331,10 +334,12 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.StepsOpened: lambda e, n: f"game {e.id}: {len(e.states)} states of its steps are shown",
     ev.StepPicked: lambda e, n: f"game {e.id}: step {e.step} is disputed",
     ev.TracePosted: lambda e, n: f"game {e.id}: the step's {e.nodes} operations are posted",
-    ev.RowRevealed: lambda e, n: f"game {e.id}: {len(e.row)} nodes below are shown",
+    ev.LayerRevealed: lambda e, n: f"game {e.id}: {len(e.layer)} nodes below are shown",
     ev.Picked: lambda e, n: f"game {e.id}: number {e.index} of level {e.level} is disputed",
     ev.NodePicked: lambda e, n: f"game {e.id}: the result of operation {e.node} is disputed",
-    ev.LeafPosted: lambda e, n: f"game {e.id}: the {len(e.leaf)} bytes in dispute are shown",
+    ev.LeafPosted: lambda e, n: (
+        f"game {e.id}: the {len(e.checkpoint_commitment)} bytes in dispute are shown"
+    ),
     ev.Decided: lambda e, n: f"game {e.id}: as the contract computes, it {_OUTCOMES[e.outcome]}",
     ev.Ended: lambda e, n: f"game {e.id} {_OUTCOMES[e.outcome]}",
 }

@@ -14,9 +14,9 @@ from typing import Final
 from atoll.chain.database import Database
 from atoll.errors import ProtocolError
 from atoll.job.signs import RoundSigns, Signs
-from atoll.protocol.held_out import loss_of
+from atoll.protocol.losses import loss_of
+from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.protocol.views import JobView
-from atoll.protocol.words import ZERO_DIGEST, Digest
 from atoll.storage.cid import Cid
 
 SCHEMA: Final = """
@@ -66,7 +66,7 @@ class RoundFigures:
         """Whether a committee signed another number than the one that was computed here."""
         return None not in {self.own, self.certified} and self.own != self.certified
 
-    def to_plain(self) -> dict[str, object]:
+    def to_json_value(self) -> dict[str, object]:
         """As JSON has it; `bits` are the 8 bytes, and a loss that is NaN is null."""
         return {
             "merged": self.merged,
@@ -152,7 +152,7 @@ def cid_of(view: JobView, merged: int) -> bytes:
 
     A round that is settled without a certificate leaves the model as it was.
     """
-    cids = (past.verdict.cid for past in reversed(view.settled[:merged]))
+    cids = (settled_round.verdict.cid for settled_round in reversed(view.settled[:merged]))
     return next(filter(None, cids), b"")
 
 

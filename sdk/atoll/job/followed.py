@@ -21,11 +21,11 @@ from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.job_update import JobUpdate, is_about
 from atoll.job.ledger.ledger import Ledger
 from atoll.job.signs import Signs
-from atoll.job.stands import Standing, standings
+from atoll.job.standings import Standing, standings
 from atoll.nested import loads
 from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
+from atoll.protocol.types import JobId
 from atoll.protocol.views import JobView
-from atoll.protocol.words import JobId
 from atoll.storage.cid import DAG_CBOR
 
 FIGURES_SECONDS = 3.0
@@ -143,12 +143,12 @@ class FollowedJob:
             ConfigError: the job has no such seat.
         """
         view = await self.view()
-        told = list(await self.client.follower.updates(self.id))
+        job_updates = list(await self.client.follower.updates(self.id))
         if seat is None:
-            return told
+            return job_updates
         check_seat(view, seat)
         holders = {held.account for held in view.providers.values() if held.index == seat}
-        return [update for update in told if is_about(update.event, seat, holders)]
+        return [update for update in job_updates if is_about(update.event, seat, holders)]
 
     async def figures(self) -> list[RoundFigures]:
         """How good the model was before training and after each settled round, as certified and
@@ -177,7 +177,7 @@ class FollowedJob:
     async def is_handed_over(self) -> bool:
         """Whether verifiers hold the data, so that nobody needs the submitter's copy."""
         view = await self.view()
-        ready = view.ready_places(view.round).bit_count()
+        ready = view.ready_slots(view.round).bit_count()
         return view.status.is_closed or ready >= view.require_terms().min_verifiers
 
     async def manifest(self) -> Manifest:

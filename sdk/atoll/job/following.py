@@ -13,8 +13,8 @@ from atoll.errors import ChainError
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.job_update import JobUpdate, update_text
 from atoll.protocol.events import ContractEvent, JobCreated
+from atoll.protocol.types import Address, Digest, JobId
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, Digest, JobId
 
 
 class JobFollower:
@@ -53,9 +53,9 @@ class JobFollower:
         async with self._syncing:
             await self._catch_up()
             if job not in self._logs:
-                past = await self._follower.follow(job)
+                earlier = await self._follower.follow(job)
                 self._logs[job] = []
-                for step in past:
+                for step in earlier:
                     self._fold(step)
             return self._logs[job]
 

@@ -40,8 +40,8 @@ from atoll.protocol.manifest import (
 )
 from atoll.protocol.optimisers import INNER_OPTIMISERS, OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES
-from atoll.protocol.terms import MAX_PLACES, MAX_SEATS
-from atoll.protocol.words import TOKEN
+from atoll.protocol.terms import MAX_SEATS, MAX_SLOTS
+from atoll.protocol.types import TOKEN
 
 _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
@@ -330,7 +330,7 @@ class Money(Group):
 
 
 class Members(Group):
-    """Seats, places of the verifiers' pool, and how many of each a round needs."""
+    """Seats, slots of the verifiers' pool, and how many of each a round needs."""
 
     seats: Annotated[int, Field(ge=1, le=MAX_SEATS)] = Field(
         default=4, description="providers at most"
@@ -339,10 +339,10 @@ class Members(Group):
         default=None,
         description="to begin a round; left out: three, or what the rule needs to bear f that lie",
     )
-    places: Annotated[int, Field(ge=1, le=MAX_PLACES)] = Field(
+    slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = Field(
         default=8, description="verifiers at most"
     )
-    min_verifiers: Annotated[int, Field(ge=1, le=MAX_PLACES)] = 2
+    min_verifiers: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = 2
 
 
 class Windows(Group):
@@ -350,7 +350,7 @@ class Windows(Group):
 
     train: Duration | None = None
     reveal: Duration | None = None
-    merge: Duration | None = Field(default=None, description="words and the certificate")
+    merge: Duration | None = Field(default=None, description="votes and the certificate")
     audit: Duration | None = Field(default=None, description="replays; behind the training")
     open: Duration | None = Field(default=None, description="of audit reports")
     key: Duration | None = Field(default=None, description="of work tags, shown by who is drawn")
@@ -385,7 +385,7 @@ class Evaluate(Group):
     )
 
     @model_validator(mode="after")
-    def _check_patience(self) -> Self:
+    def _check_early_stopping(self) -> Self:
         if self.patience and not self.batches:
             raise ValueError("patience needs a held-out loss: batches is 0")
         if self.least_gain != "0" and not self.patience:

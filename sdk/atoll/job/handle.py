@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import ConfigError
 from atoll.job.asking import missing_extra
-from atoll.job.card import NO_LABELS, Labels, Origin
 from atoll.job.certified import (
     Certified,
     check_folder,
@@ -25,19 +24,20 @@ from atoll.job.certified import (
     sample_from,
 )
 from atoll.job.delivery import Delivery, deliver, first_model
-from atoll.job.document import parse_toml
-from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
+from atoll.job.early_stopping import early_stopping_of, stops_early
 from atoll.job.figures import RoundFigures, cid_of
 from atoll.job.followed import FollowedJob, Tell, rounds_merged, sentence, untold
 from atoll.job.groups import wei_of
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.ledger.round_rows import safe_round
+from atoll.job.model_card import NO_LABELS, Labels, Origin
 from atoll.job.money import pay_out, take_back
-from atoll.job.patience import is_out_of_patience, patience_of
+from atoll.job.own_evaluation import can_evaluate, evaluate_here, evaluating
 from atoll.job.spec import JobSpec
+from atoll.job.toml_files import parse_toml
 from atoll.protocol.manifest import Manifest
+from atoll.protocol.types import Address
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address
 from atoll.service.worker import Worker
 from atoll.storage.cid import Cid
 
@@ -68,7 +68,7 @@ class JobHandle(FollowedJob):
 
     async def continued(self, folder: str | Path, rounds: int) -> JobSpec:
         """A job like this one, of so many rounds, that starts from its model of now, or where more
-        fell in a round than its merge bears, from the last model before that.
+        were slashed in a round than its merge bears, from the last model before that.
 
         Where this one trains adapters, the new one trains others, on the model with these added.
 
@@ -105,20 +105,21 @@ class JobHandle(FollowedJob):
         Args:
             tell: given what happens and how good the models are, a sentence each: `print`.
         """
-        may_end = self.client.can_sign and patience_of(self).rounds > 0
+        may_end = self.client.can_sign and early_stopping_of(self).rounds > 0
         async with evaluating(self) if may_end else nullcontext():
             async for item in self.follow():
                 tell(sentence(item))
-                if may_end and isinstance(item, RoundFigures) and await is_out_of_patience(self):
+                if may_end and isinstance(item, RoundFigures) and await stops_early(self):
                     await self.cancel()
         return await self.status()
 
     async def delivery(self) -> Delivery:
-        """Which model is the job's result: where somebody fell in its last merge, that merge is
-        made once more without them.
+        """Which model is the job's result: where somebody was slashed for its last merge, that
+        merge is made once more without them.
 
         Raises:
-            ConfigError: the last round is not FINAL, or nothing was merged; somebody fell, and the
+            ConfigError: the last round is not FINAL, or nothing was merged; somebody was slashed,
+            and the
                 train extra is missing.
         """
         snapshot, view = await self.status(), await self.view()
@@ -141,9 +142,9 @@ class JobHandle(FollowedJob):
         """Fetches the trained model, checks it against the last certificate, and writes it so that
         `transformers.AutoModelForCausalLM.from_pretrained(folder)` opens it.
 
-        It is delivered once the last round is FINAL. Where somebody fell in it, it is merged once
-        more without them, if their updates' bytes are still to be had; `delivery()` and the model
-        card say which it is.
+        It is delivered once the last round is FINAL. Where somebody was slashed for it, it is
+        merged once more without them, if their updates' bytes are still to be had; `delivery()` and
+        the model card say which it is.
 
         Adapters are written as `peft.PeftModel.from_pretrained` opens them, or, if `merged`, added
         to the weights that they were trained on.

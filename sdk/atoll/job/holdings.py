@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from atoll.job.serialization import plain_of
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import parties
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.owners import Ownership, enter, payee_of
-from atoll.protocol.words import Address, JobId
+from atoll.protocol.types import Address, JobId
 
 _Own: TypeAlias = (
     ev.Deposited | ev.Slashed | ev.Withdrawn | ev.BondReturned | ev.Kept | ev.Collected
@@ -28,14 +28,14 @@ class Share:
 
     Attributes:
         loser: whose bond it was.
-        job: where the loser fell; None where no fall was told with the slash.
+        job: where the loser was slashed; None where the job did not tell it with the slash.
     """
 
     loser: Address
     job: JobId | None
     wei: int
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON."""
         return plain_of(self)
 
@@ -61,12 +61,12 @@ class Played:
     @property
     def home(self) -> int:
         """Wei that are the challenger's again."""
-        return self.bond if self.outcome in (Outcome.HOLDER_FELL, Outcome.SENT_HOME) else 0
+        return self.bond if self.outcome in (Outcome.HOLDER_LOST, Outcome.SENT_HOME) else 0
 
     @property
     def lost(self) -> int:
         """Wei that the challenger lost."""
-        return self.bond if self.outcome is Outcome.CHALLENGER_FELL else 0
+        return self.bond if self.outcome is Outcome.CHALLENGER_LOST else 0
 
     @property
     def gained(self) -> int:
@@ -82,7 +82,7 @@ class Played:
         """Wei that the game's end owes an address."""
         return self.home * (self.challenger == account) + self.gained * (self.payee == account)
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON."""
         sums = {"bond": self.bond, "home": self.home, "lost": self.lost, "gained": self.gained}
         return {
@@ -97,7 +97,7 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HeldByContracts:
     """What the chain says that its contracts hold of an account; wei.
 
     Attributes:
@@ -128,7 +128,7 @@ class Holdings:
     shares: tuple[Share, ...]
     games: tuple[Played, ...]
     deposited: int
-    cut: int
+    slashed: int
     withdrawn: int
     owed: Mapping[Address, int]
     returned: int
@@ -144,7 +144,7 @@ class Holdings:
     @property
     def staked(self) -> int:
         """What the stakes contract has of it: free, locked or unbonding."""
-        return self.deposited + self.won - self.cut - self.withdrawn
+        return self.deposited + self.won - self.slashed - self.withdrawn
 
     @property
     def challenges(self) -> tuple[Played, ...]:
@@ -161,7 +161,7 @@ class Holdings:
         """Wei of challengers' bonds that are its payee's, as it won their games."""
         return sum(game.gained for game in self.games if game.holder == self.account)
 
-    def faults(self, found: Found) -> Iterator[str]:
+    def faults(self, found: HeldByContracts) -> Iterator[str]:
         """What differs from what the chain says."""
         told = [("are staked", found.staked, self.staked), ("are kept", found.kept, self.kept)]
         for who, wei in found.owed.items():
@@ -170,14 +170,14 @@ class Holdings:
             if wei != by_events:
                 yield f"{wei} wei {what}, and {by_events} by the events"
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON."""
-        stake = ("deposited", "won", "cut", "withdrawn", "staked")
+        stake = ("deposited", "won", "slashed", "withdrawn", "staked")
         names = (*stake, "bonds", "gained", "returned", "kept", "funded", "refunded")
         sums = {f"{name}_wei": str(getattr(self, name)) for name in names}
         return {
-            "shares": [share.to_plain() for share in self.shares],
-            "games": [game.to_plain() for game in self.games],
+            "shares": [share.to_json_value() for share in self.shares],
+            "games": [game.to_json_value() for game in self.games],
             **sums,
         }
 
@@ -192,7 +192,7 @@ def holdings(
     """
     slashed = [(n, e) for n, e in enumerate(events) if isinstance(e, ev.Slashed)]
     shares = tuple(
-        Share(event.account, _fell_in(events[number + 1 :], event), event.beneficiary_amount)
+        Share(event.account, _slashed_in(events[number + 1 :], event), event.beneficiary_amount)
         for number, event in slashed
         if event.beneficiary == account and event.beneficiary_amount
     )
@@ -241,11 +241,11 @@ def _games(events: Iterable[ev.ContractEvent]) -> list[Played]:
     return list(found.values())
 
 
-def _fell_in(later: Iterable[ev.ContractEvent], slashed: ev.Slashed) -> JobId | None:
-    """The job of the fall that a slash is of: told right after it, before any other slash."""
+def _slashed_in(later: Iterable[ev.ContractEvent], slashed: ev.Slashed) -> JobId | None:
+    """The job that a slash is of: told right after it, before any other slash."""
     for event in later:
         if isinstance(event, ev.Slashed):
             return None
-        if isinstance(event, ev.Fell) and event.account == slashed.account:
+        if isinstance(event, ev.HolderSlashed) and event.account == slashed.account:
             return event.job_id
     return None

@@ -18,7 +18,7 @@ from math import ceil
 from typing import Self
 
 from atoll.protocol.terms import WHOLE_BPS
-from atoll.protocol.words import Terms
+from atoll.protocol.types import Terms
 
 COLLUDING = Fraction(1, 3)
 """Share of auditors that say nothing of what they find."""
@@ -66,7 +66,7 @@ class Incentives:
 
     @classmethod
     def of(cls, terms: Terms, winner_bps: int) -> Self:
-        """Of a network in which winners get such a part of what falls."""
+        """Of a network in which winners get such a part of what is slashed."""
         share = Fraction(terms.share_bps, WHOLE_BPS)
         found = found_part(share, terms.seats, terms.min_verifiers, terms.f)
         burnt = terms.provider_bond * (WHOLE_BPS - winner_bps) // WHOLE_BPS
@@ -84,7 +84,7 @@ class Incentives:
 
     @property
     def cheat_cost(self) -> int:
-        """What f seats that cheat in every round, and sit down again after each fall, lose a round
+        """What f seats that cheat in every round, and join again after each slash, lose a round
         on average in burnt bonds, wei.
         """
         return int(self.f * self.found * self.burnt)

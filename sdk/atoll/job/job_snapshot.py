@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.job.serialization import plain_of
+from atoll.protocol.types import BlockRef, Digest, JobId, JobStatus, Phase
 from atoll.protocol.views import JobView
-from atoll.protocol.words import BlockRef, Digest, JobId, JobStatus, Phase
 from atoll.storage.cid import cid_text
 
 
@@ -23,7 +23,7 @@ class JobSnapshot:
         committee_draw: of the committee that is to settle the round, from 0.
         deadline: unix seconds at which the phase ends; 0 where it waits for members.
         expiry: unix seconds from which on no round is opened.
-        providers: seats that are held; `verifiers` places that are, `ready` those that said so.
+        providers: seats that are held; `verifiers` slots that are, `ready` those that said so.
         enough_providers, enough_ready: with so many of both a round opens.
         final_rounds: of the settled ones, those whose pay nothing changes any more.
         funded_wei: paid in; it is paid out, burnt, refunded, or still there.
@@ -76,7 +76,7 @@ class JobSnapshot:
             f"{_of(self.ready, self.enough_ready)} verifiers are ready"
         )
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON: times in unix seconds, the CID as everywhere."""
         cid = None if self.model_cid is None else cid_text(self.model_cid)
         return plain_of(self) | {"model_cid": cid}
@@ -120,5 +120,7 @@ def _of(there: int, enough: int) -> str:
 
 def final_rounds(view: JobView, now: int) -> int:
     """How many rounds are over for everybody: their windows have passed, no game is open."""
-    passed = bisect_right(view.settled, now, key=lambda past: past.clock.window_end)
+    passed = bisect_right(
+        view.settled, now, key=lambda settled_round: settled_round.clock.window_end
+    )
     return min([passed, *(game.claim.round for game in view.games.values() if game.is_open)])

@@ -15,8 +15,8 @@ from atoll.job.signs import Signs, listed, taint_of
 from atoll.protocol import events as ev
 from atoll.protocol.events import ContractEvent
 from atoll.protocol.safety import unsafe_rounds
+from atoll.protocol.types import Address, BlockRef, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, BlockRef, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ _SEATS: Final = ("seated", "committed", "revealed", "has", "missed", "pay")
 
 
 def update_text(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
-    """As `describe`, with what only the view after it knows: who is audited, which rounds a fall
+    """As `describe`, with what only the view after it knows: who is audited, which rounds a slash
     taints or makes unsafe, how many members are there while it waits; None also for what is not of
     this job.
     """
@@ -72,21 +72,21 @@ def update_text(event: ContractEvent, view: JobView, name: Names = str) -> str |
         text += f"; {seats_text(drawn, 'is', 'are') if drawn else 'no seat is'} audited"
         false = seats_text(tainted, "was", "were")
         return f"{text}; tainted: {false} merged, and found false before" if tainted else text
-    if isinstance(event, ev.Fell) and event.role is Role.PROVIDER:
-        return "; ".join([text, *_falls(view)])
+    if isinstance(event, ev.HolderSlashed) and event.role is Role.PROVIDER:
+        return "; ".join([text, *_slashes(view)])
     if isinstance(event, _GATHERING):
         lacking = JobSnapshot.of(view).lacking
         return f"{text}; so far {lacking}" if lacking else text
     return text
 
 
-def _falls(view: JobView) -> Iterator[str]:
-    """What falls make of rounds."""
+def _slashes(view: JobView) -> Iterator[str]:
+    """What slashes make of rounds."""
     tainted, unsafe = Signs.of(view).tainted, unsafe_rounds(view)
     if tainted:
         yield f"tainted by work that was found false: rounds {listed(tainted)}"
     if unsafe:
-        yield f"more fell than is borne in rounds {listed(unsafe)}"
+        yield f"more were slashed than is borne in rounds {listed(unsafe)}"
 
 
 _GATHERING: Final = (
@@ -96,5 +96,5 @@ _GATHERING: Final = (
     ev.SeatLeaving,
     ev.Enrolled,
     ev.Ready,
-    ev.PlaceLeaving,
+    ev.SlotLeaving,
 )

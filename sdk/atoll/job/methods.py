@@ -174,7 +174,7 @@ def with_feedback(method: Method, decay: str) -> Method:
     """
     codec = method.codec
     fed_back = [name for name in DENSE_CODECS if CODECS[name].may_feed_back]
-    if codec.kind not in fed_back or codec.carries_more or method.overlaps:
+    if codec.kind not in fed_back or codec.is_stateful or method.overlaps:
         raise ManifestError(
             f"what {codec.kind} updates of this method leave out cannot be sent later by choice",
             next_step="leave method.feedback at 0, or choose a method that sends all of the model "

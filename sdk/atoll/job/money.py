@@ -12,8 +12,8 @@ from atoll.job.collecting import collectable, transactions
 from atoll.job.followed import FollowedJob
 from atoll.protocol.holders import Holder
 from atoll.protocol.pay import MOST_CLAIMED
+from atoll.protocol.types import Address, RoundIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, RoundIndex
 
 
 async def pay_out(job: FollowedJob, account: Address) -> int:
@@ -66,16 +66,16 @@ async def _ended_if_due(job: FollowedJob) -> JobView:
 
 
 async def _burn_what_was_lost(job: FollowedJob, view: JobView) -> None:
-    """Unpaid work, and what fallen providers would have got: until then the rest stays there."""
+    """Unpaid work, and what slashed providers would have got: until then the rest stays there."""
     chain, end = job.client.chain, RoundIndex(len(view.settled))
     for start in range(view.burnt_to, end, MOST_CLAIMED):
         to = RoundIndex(min(end, start + MOST_CLAIMED))
         await job.client.transact(f"burn:{job.id}:{to}", chain.calls.burn(job.id, to))
-    for holder in (held for held in view.providers.values() if held.has_fallen):
+    for holder in (held for held in view.providers.values() if held.is_slashed):
         last = RoundIndex(min(holder.to, end))
         for to in (*range(holder.claimed_to + MOST_CLAIMED, last, MOST_CLAIMED), last):
             call = chain.calls.claim(job.id, holder.role, holder.id, RoundIndex(to))
-            try:  # the view does not tell whether a fall whose rounds are claimed is closed
+            try:  # the view does not tell whether a slash whose rounds are claimed is closed
                 await chain.simulate(call, job.client.address)
             except TransactionFailed:
                 continue

@@ -33,7 +33,7 @@ SIGN_PART = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Floors:
+class BondFloors:
     """What a network asks for: the least bonds, wei, and the part of a slashed one, in basis
     points, that goes to who won it and is not burnt.
     """
@@ -90,7 +90,7 @@ def filled(spec: JobSpec) -> JobSpec:
 
 
 def complete(
-    spec: JobSpec, pace: Pace, floors: Floors | None = None
+    spec: JobSpec, pace: Pace, floors: BondFloors | None = None
 ) -> tuple[JobSpec, tuple[Figure, ...]]:
     """The spec with everything that was left out, and a figure for each of these.
 
@@ -99,7 +99,7 @@ def complete(
     """
     figures: list[Figure] = []
     for group in (_windows, _prices, _bonds, _lifetime):
-        spec, chosen = _with(spec, group(spec.as_method(), pace, floors or Floors()))
+        spec, chosen = _with(spec, group(spec.as_method(), pace, floors or BondFloors()))
         figures += chosen
     return spec, tuple(figures)
 
@@ -130,7 +130,7 @@ def _text(path: str, value: Any) -> str:
     return duration_text(value) if isinstance(value, int) else str(value)
 
 
-def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
+def _windows(spec: JobSpec, pace: Pace, floors: BondFloors) -> Found:
     costs, members = Costs.of(spec, pace), spec.members
     line = f"{spec.windows.megabits} Mbit/s"
     speed = f"a step takes {costs.step:.3g} s"
@@ -232,7 +232,7 @@ def _prices(spec: JobSpec, *_: object) -> Found:
 def _price_of(spec: JobSpec, budget: int, trained: int, duty: int) -> int:
     """Wei a token, such that the rounds cost no more than the budget."""
     rounds, members, money = spec.rounds, spec.members, spec.money
-    signatures = (rounds + 1) * min(COMMITTEE, members.places)
+    signatures = (rounds + 1) * min(COMMITTEE, members.slots)
     borne = _borne(spec)
     drawn = ceil(Fraction(spec.audit.share) * members.seats) + borne if borne else members.seats
     replays = rounds * drawn + LAST_AUDITORS * members.seats
@@ -253,7 +253,7 @@ def _price_of(spec: JobSpec, budget: int, trained: int, duty: int) -> int:
     return price
 
 
-def _bonds(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
+def _bonds(spec: JobSpec, pace: Pace, floors: BondFloors) -> Found:
     """So much that leaving out a round costs more than it saves, and a false one more than it is
     likely to be worth (`incentives`).
     """
@@ -285,7 +285,7 @@ def _rounded(wei: Fraction) -> int:
     return int(-(-whole // unit) * unit)
 
 
-def _lifetime(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
+def _lifetime(spec: JobSpec, pace: Pace, floors: BondFloors) -> Found:
     longest = spec.rounds * sum_of_windows(spec)
     reason = "a day until members come, and every round at its longest"
     return {"lifetime": (min(DAY + longest, (1 << 32) - 1), reason)}

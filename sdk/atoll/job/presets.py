@@ -34,7 +34,7 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
             "provider_bond": "100",
             "verifier_bond": "100",
         },
-        "members": {"min_verifiers": 1, "places": 4},
+        "members": {"min_verifiers": 1, "slots": 4},
         "windows": {
             "train": "2m",
             "reveal": "1m",

@@ -17,14 +17,14 @@ from atoll.job.event_text import rounds_text, tokens
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.incentives import DRIFT, Incentives
 from atoll.job.plan import drawn_seats, sum_of_windows
-from atoll.numerics.layout import max_state_bytes, param_count, seat_layout
+from atoll.numerics.state_layout import max_state_bytes, param_count, seat_layout
 from atoll.protocol.clocks import AuditClock, last_audits
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.pay import budget
 from atoll.protocol.terms import MOVES
-from atoll.protocol.words import Role, Terms
+from atoll.protocol.types import Role, Terms
 from atoll.service.config import PolicySection
-from atoll.service.memory import provider_bytes, submitter_bytes, verifier_bytes
+from atoll.service.memory_needs import provider_bytes, submitter_bytes, verifier_bytes
 from atoll.service.needs import data_bytes
 from atoll.service.pace import Pace, loads_of, merge_seconds, train_seconds
 from atoll.service.policy import MOVE_SECONDS, clock_refusal, lock_refusal, terms_refusal
@@ -34,7 +34,7 @@ SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
 """Gas at most of what a submission sends; `tests/integration/chain/test_client.py` measures it."""
 BLOCK_SECONDS = 12
 ROUND_TRANSACTIONS = 4
-"""One after another: commit, reveal, word, and the settlement, which opens the next round."""
+"""One after another: commit, reveal, vote, and the settlement, which opens the next round."""
 KEPT_ENOUGH = 0.8
 """Of an update's squared length: a codec of one or two bits is not far above it."""
 TRUSTED_BELOW = 6
@@ -88,7 +88,7 @@ class Quote:
     warnings: tuple[str, ...]
     roles: tuple[RoleNeeds, ...]
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON: amounts in wei as text."""
         plain = asdict(self)
         return {k: str(v) if k.endswith("_wei") else v for k, v in plain.items()}
@@ -155,7 +155,7 @@ def _submitter(draft: Draft, pace: Pace) -> RoleNeeds:
     manifest, terms = draft.manifest, draft.manifest.terms
     data = data_bytes(manifest)
     model = max_state_bytes(manifest)
-    members = terms.seats + terms.places
+    members = terms.seats + terms.slots
     memory, disk = submitter_bytes(manifest, pace.update_bytes), data + 2 * model
     return RoleNeeds("submitter", down=model, up=data * members, memory=memory, disk=disk)
 
@@ -167,7 +167,7 @@ def round_traffic(name: str, manifest: Manifest, pace: Pace) -> tuple[int, int]:
     says to have.
     """
     terms = manifest.terms
-    served = terms.places + terms.seats if name == "provider" else terms.seats
+    served = terms.slots + terms.seats if name == "provider" else terms.seats
     return terms.seats * pace.update_bytes, served * pace.update_bytes
 
 
@@ -182,7 +182,7 @@ def member_needs(name: str, manifest: Manifest, pace: Pace) -> RoleNeeds:
     behind = ceil(AuditClock.of(terms, 0).window_end / round_seconds(manifest, pace))
     kept = min(terms.rounds, manifest.reset_period + behind) + 1
     needed = provider_bytes if name == "provider" else verifier_bytes
-    states = (1 if name == "provider" else terms.seats) * manifest.codec.carries_more
+    states = (1 if name == "provider" else terms.seats) * manifest.codec.is_stateful
     return RoleNeeds(
         name,
         down=data + model + terms.rounds * fetched,
@@ -266,10 +266,10 @@ def _too_short(manifest: Manifest, pace: Pace) -> list[str]:
 
     What is excluded from a job is never too short.
     """
-    terms, d, found = manifest.terms, duration_text, []
+    terms, d, too_short = manifest.terms, duration_text, []
     for work in dict.fromkeys(work for role in Role for work in loads_of(role, manifest, pace)):
         if work.window < ceil(work.needed):
-            found.append(
+            too_short.append(
                 f"windows.{work.name} is {d(work.window)}, and it takes a machine like this one "
                 f"{d(ceil(work.needed))} {work.text}: members like it would refuse the job; raise "
                 "it or leave it out"
@@ -277,11 +277,11 @@ def _too_short(manifest: Manifest, pace: Pace) -> list[str]:
     lifetime = terms.expiry - manifest.created
     rounds = ceil(terms.rounds * round_seconds(manifest, pace))
     if lifetime < rounds:
-        found.append(
+        too_short.append(
             f"lifetime is {d(lifetime)}, and the rounds take members like this machine "
             f"{d(rounds)}: the job would be closed unfinished; raise it or leave it out"
         )
-    return found
+    return too_short
 
 
 def _too_few(draft: Draft, pace: Pace) -> list[str]:
@@ -306,8 +306,8 @@ def _too_few(draft: Draft, pace: Pace) -> list[str]:
     return [
         f"members.min_verifiers is {terms.min_verifiers}, and so many machines like this one audit "
         f"{d(ceil(work_of(terms.min_verifiers)))} each in a round that lasts {d(ceil(lasts))}: "
-        f"fewer than {needed} verifiers fall behind and are cut for what they miss; "
-        f"members.places is {terms.places}"
+        f"fewer than {needed} verifiers fall behind and are penalised for what they miss; "
+        f"members.slots is {terms.slots}"
     ]
 
 
@@ -357,7 +357,7 @@ def _warnings(terms: Terms, deters: Incentives) -> tuple[str, ...]:
         )
     if terms.min_verifiers < TRUSTED_BELOW:
         found.append(
-            f"it can begin with {terms.min_verifiers} of {terms.places} verifiers; with fewer than "
+            f"it can begin with {terms.min_verifiers} of {terms.slots} verifiers; with fewer than "
             f"{TRUSTED_BELOW}, one or two can hold a job up: they are trusted to be there"
         )
     return tuple(found)

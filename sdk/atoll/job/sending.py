@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from atoll.chain.txqueue import TxQueue
-from atoll.service.beside import beside
+from atoll.service.background_tasks import background_tasks
 from atoll.service.lock import FolderHeld, hold_folder
 
 PATIENCE_S = 300.0
@@ -36,7 +36,7 @@ class Sender:
     def __init__(self, home: Path, open_queue: Callable[[], TxQueue]) -> None:
         self._home = home
         self._open_queue = open_queue
-        self._opening = asyncio.Lock()
+        self._initial_state = asyncio.Lock()
         self._opened: tuple[TxQueue, AsyncExitStack] | None = None
         self._users = 0
 
@@ -48,7 +48,7 @@ class Sender:
             FolderHeld: another program sends from the home, and does not come to an end.
             ConfigError, StorageError: the queue's file cannot be used.
         """
-        async with self._opening:
+        async with self._initial_state:
             if self._opened is None:
                 self._opened = await self._open()
             self._users += 1
@@ -65,7 +65,7 @@ class Sender:
         async with AsyncExitStack() as stack:
             await self._hold(stack)
             queue = stack.enter_context(closing(self._open_queue()))
-            await stack.enter_async_context(beside([queue.run()]))
+            await stack.enter_async_context(background_tasks([queue.run()]))
             kept = stack.pop_all()
         return queue, kept
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from atoll.protocol.game_records import parties
-from atoll.protocol.games.machine import Outcome
-from atoll.protocol.held_out import loss_of
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.losses import loss_of
 from atoll.protocol.merge_inputs import is_whole_enough
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_BITS,
     Address,
     Bitmap,
@@ -30,6 +29,7 @@ from atoll.protocol.words import (
     bits,
     to_bitmap,
 )
+from atoll.protocol.views import JobView
 
 RISES: Final = 3
 """So many rounds running after each of which the held-out loss is higher are a sign."""
@@ -79,12 +79,12 @@ class Signs:
         false, rises = found_false(view), 0
         known = [*losses, *[None] * (len(view.settled) + 1 - len(losses))]
         found = []
-        for past, before, after in zip(view.settled, known, known[1:], strict=False):
+        for settled_round, before, after in zip(view.settled, known, known[1:], strict=False):
             rises = rises + 1 if _rose(before, after) else 0
-            tainted = _merged_of(view, past, false)
-            verdict = past.verdict
+            tainted = _merged_of(view, settled_round, false)
+            verdict = settled_round.verdict
             is_still = not verdict.merged or _is_same(before, after)
-            told = past.round, verdict.state, verdict.merged, tainted, is_still, rises
+            told = settled_round.round, verdict.state, verdict.merged, tainted, is_still, rises
             found.append(RoundSigns(*told))
         return cls(view.job_id, tuple(found))
 
@@ -136,7 +136,7 @@ class Signs:
         """Sentences; none where nothing speaks against the models."""
         return [*self._taint(), *self._stillness(), *self._rises()]
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """As JSON has it; `clean` is null where no round is tainted."""
         model = self.clean_model
         clean = {"before": self.clean_before, "digest": None if model is None else model.hex()}
@@ -188,23 +188,23 @@ class Signs:
 def found_false(view: JobView) -> frozenset[Address]:
     """Accounts of providers whose work was found false.
 
-    That is who lost a game about it; and who fell, for a key that it never showed, and had a game
-    about it that its challenger did not lose, or an auditor's *differs* that was not dropped: else
-    hiding the key would keep a lie's rounds clean. A key that nobody shows says nothing of work
-    that nobody disputes.
+    That is who lost a game about it; and who was slashed, for a key that it never showed, and had a
+    game about it that its challenger did not lose, or an auditor's *mismatch* that was not dropped:
+    else hiding the key would keep a lie's rounds clean. A key that nobody shows says nothing of
+    work that nobody disputes.
     """
-    fallen = {holder for holder, held in view.providers.items() if held.has_fallen}
-    if not fallen:
+    slashed = {holder for holder, held in view.providers.items() if held.is_slashed}
+    if not slashed:
         return frozenset()
     disputed = set(_played(view)) | set(_accused(view))
-    return frozenset(view.providers[holder].account for holder in fallen & disputed)
+    return frozenset(view.providers[holder].account for holder in slashed & disputed)
 
 
 def _played(view: JobView) -> Iterator[HolderId]:
     """Providers about whom there was a game that its challenger did not lose."""
     for game in view.games.values():
         about = parties(game.claim)
-        if about is None or game.outcome is Outcome.CHALLENGER_FELL:
+        if about is None or game.outcome is Outcome.CHALLENGER_LOST:
             continue
         job, role, holder = about
         if (job, role) == (view.job_id, Role.PROVIDER):
@@ -212,38 +212,46 @@ def _played(view: JobView) -> Iterator[HolderId]:
 
 
 def _accused(view: JobView) -> Iterator[HolderId]:
-    """Providers of whom an opened *differs* was not dropped."""
-    for past in view.settled:
-        for auditor, body in past.bodies.items():
+    """Providers of whom an opened *mismatch* was not dropped."""
+    for settled_round in view.settled:
+        for auditor, body in settled_round.bodies.items():
             for duty in body.duties:
-                if not duty.is_fine and (auditor, duty.seat) not in past.dropped:
-                    yield past.seats[duty.seat]
+                if not duty.is_valid and (auditor, duty.seat) not in settled_round.dropped:
+                    yield settled_round.seats[duty.seat]
 
 
-def merged_seats(view: JobView, past: SettledRound) -> list[SeatIndex]:
+def merged_seats(view: JobView, settled_round: SettledRound) -> list[SeatIndex]:
     """Seats whose updates a settled round merged, where it merged any, unless their bytes were no
     update, which the chain does not tell.
     """
-    if not past.verdict.merged:
+    if not settled_round.verdict.merged:
         return []
     whole = view.require_terms().segments
-    weighed = past.facts.available & ~past.fallen & ~past.verdict.excluded
+    weighed = (
+        settled_round.record.available & ~settled_round.slashed & ~settled_round.verdict.excluded
+    )
     seats = map(SeatIndex, bits(weighed))
-    return [seat for seat in seats if is_whole_enough(past.reveals[seat].segments, whole)]
+    return [seat for seat in seats if is_whole_enough(settled_round.reveals[seat].segments, whole)]
 
 
-def taint_of(view: JobView, past: SettledRound) -> Bitmap:
+def taint_of(view: JobView, settled_round: SettledRound) -> Bitmap:
     """Of one settled round, the seats that taint it."""
-    fallen = frozenset(held.account for held in view.providers.values() if held.has_fallen)
-    # Who was found false has fallen, and to find that out takes a look at every round.
-    return _merged_of(view, past, found_false(view)) if _merged_of(view, past, fallen) else NO_BITS
+    slashed = frozenset(held.account for held in view.providers.values() if held.is_slashed)
+    # Who was found false has been slashed, and to find that out takes a look at every round.
+    return (
+        _merged_of(view, settled_round, found_false(view))
+        if _merged_of(view, settled_round, slashed)
+        else NO_BITS
+    )
 
 
-def _merged_of(view: JobView, past: SettledRound, accounts: frozenset[Address]) -> Bitmap:
+def _merged_of(view: JobView, settled_round: SettledRound, accounts: frozenset[Address]) -> Bitmap:
     """Merged seats of these accounts."""
     if not accounts:
         return NO_BITS
-    return to_bitmap(s for s in merged_seats(view, past) if past.reveals[s].account in accounts)
+    return to_bitmap(
+        s for s in merged_seats(view, settled_round) if settled_round.reveals[s].account in accounts
+    )
 
 
 def _rose(before: bytes | None, after: bytes | None) -> bool:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from atoll.chain.deploy import DEFAULT_PARAMS
 from atoll.job.asking import asking
-from atoll.job.draft import Draft, Found, write_draft
-from atoll.job.plan import Floors
-from atoll.job.prepare import (
+from atoll.job.draft import Draft, PreparedParts, write_draft
+from atoll.job.plan import BondFloors
+from atoll.job.prepare_manifest import (
     OnProgress,
     machine_numerics,
     prepare_text,
@@ -37,9 +37,9 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     text = await asyncio.to_thread(prepare_text, spec, store, on_progress)
     data = text.spec(spec.evaluate.batches)
     usual = DEFAULT_PARAMS
-    floors = Floors(usual.min_provider_bond, usual.min_verifier_bond, usual.winner_share_bps)
+    floors = BondFloors(usual.min_provider_bond, usual.min_verifier_bond, usual.winner_share_bps)
     key, now = key_of(spec, data, init), int(time.time())
     async with asking() as ask:
-        found = Found(data, init, await machine_numerics(ask))
+        found = PreparedParts(data, init, await machine_numerics(ask))
         draft = await write_draft(key, spec, found, now, floors, ask=ask)
         return replace(draft, read=text.account, notes=text.notes)

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from atoll.errors import ConfigError, ManifestError
-from atoll.job.document import read_toml, set_path
 from atoll.job.groups import (
     Audit,
     Count,
@@ -40,7 +39,8 @@ from atoll.job.methods import (
     with_rule,
 )
 from atoll.job.reach import Training, with_bounds
-from atoll.numerics.layout import adapter_shapes, param_shapes
+from atoll.job.toml_files import read_toml, set_path
+from atoll.numerics.state_layout import adapter_shapes, param_shapes
 from atoll.protocol.manifest import (
     MANIFEST_VERSION,
     MAX_STEPS,
@@ -59,8 +59,8 @@ from atoll.protocol.manifest import (
 from atoll.protocol.optimisers import INNER_FIELDS, INNER_OPTIMISERS
 from atoll.protocol.rules import RULES
 from atoll.protocol.terms import WHOLE_BPS
-from atoll.protocol.words import ZERO_DIGEST, Digest, Terms
-from atoll.service.wording import explain, sentences
+from atoll.protocol.types import ZERO_DIGEST, Digest, Terms
+from atoll.service.messages import explain, sentences
 
 KAPPA: Final = "2.5"
 """Of the distance check: one honest int8 update in a thousand is beyond it (docs/attacks.md)."""
@@ -280,7 +280,7 @@ def _init(spec: JobSpec, found: InitSpec | None) -> InitSpec:
 
 def _tables(model: ModelSpec, inner: InnerSpec, rounds: int) -> Digest:
     # Only here, since numpy takes as long to load as the rest: a job file is written without it.
-    from atoll.numerics.tables import tables_root  # noqa: PLC0415
+    from atoll.numerics.schedule_tables import tables_root  # noqa: PLC0415
 
     # A job too long to have tables is refused by its manifest, in words.
     return tables_root(model, inner, min(rounds * inner.steps, MAX_STEPS))
@@ -299,7 +299,7 @@ def _codec(spec: JobSpec, method: Method, training: Training) -> CodecSpec:
 
 def _training(spec: JobSpec, model: ModelSpec, inner: InnerSpec, fragments: int) -> Training:
     # Only here, as `_tables`; of a job too long to have tables the first rounds are all the same.
-    from atoll.numerics.tables import schedule_of  # noqa: PLC0415
+    from atoll.numerics.schedule_tables import schedule_of  # noqa: PLC0415
 
     total = min(spec.rounds * inner.steps, MAX_STEPS)
     rates = schedule_of(inner, total).rates[: fragments * inner.steps].tolist()

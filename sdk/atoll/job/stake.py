@@ -15,8 +15,8 @@ from atoll.job.serialization import plain_of
 from atoll.protocol import events as ev
 from atoll.protocol.holders import Holder
 from atoll.protocol.keeper_calls import is_releasable
+from atoll.protocol.types import NO_ROUND, Address, HolderId, JobId, Phase, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_ROUND, Address, HolderId, JobId, Phase, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Bond:
     """What a job holds of a stake.
 
     Attributes:
-        index: the seat or the place.
+        index: the seat or the slot.
         home_at: unix seconds from which it can be released; None where that is not known yet.
         at_latest: when it is released whatever happens.
         text: why it is held.
@@ -71,7 +71,7 @@ class Stake:
         """What a bond or a withdrawal may take."""
         return self.active - self.locked
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON: wei as text."""
         sums = {"active": self.active, "locked": self.locked, "unbonding": self.unbonding}
         return {
@@ -124,16 +124,16 @@ def unbonds_of(
     events: Iterable[ev.ContractEvent], account: Address, role: Role
 ) -> Iterator[Unbonding]:
     """What was asked for and not taken out yet, oldest first."""
-    found: dict[int, Unbonding] = {}
+    unbondings: dict[int, Unbonding] = {}
     for event in events:
         if isinstance(event, ev.UnbondStarted | ev.Withdrawn):
             if (event.account, event.role) != (account, role):
                 continue
             if isinstance(event, ev.UnbondStarted):
-                found[event.id] = Unbonding(event.id, event.amount, event.available_at)
+                unbondings[event.id] = Unbonding(event.id, event.amount, event.available_at)
             else:
-                found.pop(event.id, None)
-    yield from found.values()
+                unbondings.pop(event.id, None)
+    yield from unbondings.values()
 
 
 def bonds_of(view: JobView, account: Address, now: int, absolute_end: int) -> Iterator[Bond]:
@@ -155,14 +155,14 @@ def bonds_of(view: JobView, account: Address, now: int, absolute_end: int) -> It
 
 def _home(view: JobView, holder: Holder, now: int) -> tuple[int | None, str]:
     """From when it can be released, and why."""
-    where = f"{'seat' if holder.role is Role.PROVIDER else 'place'} {holder.index}"
+    where = f"{'seat' if holder.role is Role.PROVIDER else 'slot'} {holder.index}"
     if is_releasable(view, holder, now):
         return now, f"{where}: is over, and can be released"
     games = sorted(game.id for game in view.games_about(holder.role, holder.id))
     if games:
         return None, f"{where}: game {games[0]} about it is open"
     if holder.missed != NO_ROUND:
-        return None, f"{where}: its miss of round {holder.missed} is not cut yet"
+        return None, f"{where}: its missed duty of round {holder.missed} is not cut yet"
     is_closed = view.phase is Phase.CLOSED
     if holder.to == NO_ROUND and not is_closed:
         return None, f"{where} is held: leave it first"

@@ -18,7 +18,7 @@ from atoll.job.spec import JobSpec
 from atoll.protocol.canonical import encode
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import DataSpec, InitSpec
-from atoll.protocol.words import JobId
+from atoll.protocol.types import JobId
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS submissions (

@@ -27,9 +27,9 @@ from atoll.numerics.kernels.engine import make_engine
 from atoll.numerics.kernels.exact import ExactOps
 from atoll.numerics.kernels.gemm import FP32_SPLIT_K, fp32_route
 from atoll.numerics.kernels.philox import LOW32, philox4x32
-from atoll.numerics.layout import optimiser_layout, param_shapes
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import optimiser_layout, param_shapes
 from atoll.numerics.step import StepInput, inner_step, state_roots
 from atoll.protocol.manifest import UNSCALED, InnerSpec, ModelSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS
@@ -132,7 +132,7 @@ def run(what: LabRun, how: Setting) -> LabResult:
     if engine.route.name == "fp32":
         engine = replace(engine, route=fp32_route(how.inner))
     recipe = Recipe(what.model(), what.inner(), what.steps, ExactOps(engine))
-    state, tokens = _opening(what), lab_tokens(what.seed)
+    state, tokens = _initial_state(what), lab_tokens(what.seed)
     started, loss = time.perf_counter(), 0.0
     for step in range(what.steps):
         done = inner_step(state, StepInput(_batch(tokens, what, step), step), recipe)
@@ -167,10 +167,10 @@ def lab_tokens(seed: int, count: int = 1 << 14) -> np.ndarray[tuple[int], np.dty
     return walk
 
 
-def _opening(what: LabRun) -> SeatState:
+def _initial_state(what: LabRun) -> SeatState:
     shapes = param_shapes(what.model())
     params = initial_params(shapes, seed=what.seed)
-    return SeatState.opening(GlobalState(0, params, {}, {}), optimiser_layout(shapes, what.inner()))
+    return SeatState.initial(GlobalState(0, params, {}, {}), optimiser_layout(shapes, what.inner()))
 
 
 def _batch(

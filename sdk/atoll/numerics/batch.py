@@ -22,7 +22,7 @@ from torch import Tensor
 from atoll.numerics.tokens import TokenSource
 from atoll.protocol.draws import batch_offsets
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Digest, SeatIndex
+from atoll.protocol.types import Digest, SeatIndex
 
 
 @dataclass(frozen=True, slots=True)

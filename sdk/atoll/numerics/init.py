@@ -17,10 +17,10 @@ from torch import Tensor
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.fixed import fixed
 from atoll.numerics.kernels.philox import LOW32, philox4x32
-from atoll.numerics.layout import UP, Shapes, moment_layout, trained_shapes
 from atoll.numerics.state import GlobalState, Tensors
+from atoll.numerics.state_layout import UP, Shapes, moment_layout, trained_shapes
 from atoll.numerics.tensors import (
-    Source,
+    ByteSource,
     read_lazily,
     tree_root,
     write_lazily,
@@ -97,7 +97,7 @@ def initial_global_state(manifest: Manifest, content: Tensors | None = None) -> 
     return GlobalState(
         0,
         params,
-        opening_slots(manifest.outer, params),
+        initial_slots(manifest.outer, params),
         {name: codec.exponents.of(name) for name in params},
         {name: codec.moment_exponents.of(name) for name in shared},
     )
@@ -109,7 +109,7 @@ def write_params(shapes: Shapes, read: Callable[[str], Tensor]) -> Iterator[byte
     return write_lazily(_PARAMS, {}, layout, read)
 
 
-def stream_params(source: Source, shapes: Shapes) -> Iterator[tuple[str, Tensor]]:
+def stream_params(source: ByteSource, shapes: Shapes) -> Iterator[tuple[str, Tensor]]:
     """Parses a parameter set a tensor at a time.
 
     Raises:
@@ -137,7 +137,7 @@ def is_bounded(*parameters: Tensor) -> bool:
     return bool((torch.stack(extremes).abs() < PARAMETER_LIMIT).all())
 
 
-def opening_slots(outer: OuterSpec, params: Tensors) -> dict[str, Tensors]:
+def initial_slots(outer: OuterSpec, params: Tensors) -> dict[str, Tensors]:
     """The slots of round 0: zero, and eps² for second moments, as FedAdam starts them."""
     start = {"second": fixed(outer.eps) ** 2}
     return {

@@ -16,10 +16,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from atoll.numerics.base import Base
 from atoll.numerics.decimals import rotary_tables
-from atoll.numerics.layout import DOWN, UP
+from atoll.numerics.frozen_base import Base
 from atoll.numerics.ops import Ops
+from atoll.numerics.state_layout import DOWN, UP
 from atoll.protocol.families import LINEARS
 from atoll.protocol.manifest import ModelSpec
 
@@ -33,7 +33,7 @@ def keep_all(x: Tensor, site: int) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedModel:
     """A model all of whose weights are trained.
 
     Attributes:
@@ -91,7 +91,7 @@ class Adapted:
         return self.ops.frozen_head(x_BTD, self.base.head)
 
 
-Weights: TypeAlias = Trained | Adapted
+Weights: TypeAlias = TrainedModel | Adapted
 
 
 def forward(
@@ -108,7 +108,7 @@ def forward(
     With a base, `params` are adapters.
     """
     weights: Weights = (
-        Trained(params, spec, ops) if base is None else Adapted(base, params, spec, ops)
+        TrainedModel(params, spec, ops) if base is None else Adapted(base, params, spec, ops)
     )
     x_BTD = drop(ops.embedding(ids_BT, weights.params["model.embed_tokens.weight"]), 0)
     for layer in range(spec.layers):

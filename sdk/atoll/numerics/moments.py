@@ -16,10 +16,10 @@ from typing import Final, TypeAlias
 import torch
 from torch import Tensor
 
-from atoll.numerics.codec.sums import exact_sum
+from atoll.numerics.codec.factored import exact_sum
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.tensors import TreeRoot, check_layout, tree_root
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 
 Tensors: TypeAlias = dict[str, Tensor]
 GROUPS: Final = ("columns", "m", "rows", "whole")
@@ -90,7 +90,7 @@ class Moments:
         return m if m.dtype == torch.float32 else m.float().mul_(2.0 ** self.m_exponents[name])
 
     @cached_property
-    def opening_root(self) -> Digest:
+    def initial_root(self) -> Digest:
         """Optimiser root of the opening; 32 zero bytes where there are no moments.
 
         The tensors are made one after another, and one is there at a time.

@@ -16,7 +16,7 @@ import numpy as np
 from atoll.numerics.kernels.keccak import DIGEST_BYTES, Bytes, keccak_rows
 from atoll.protocol.hashing import keccak256, update_root
 from atoll.protocol.merkle import LEAF, NODE, merkle_root, seal
-from atoll.protocol.words import ZERO_DIGEST, Digest
+from atoll.protocol.types import ZERO_DIGEST, Digest
 
 PIECE_BYTES: Final = 1024
 SHARD_BYTES: Final = 1 << 20
@@ -104,8 +104,8 @@ def _digests(whole: memoryview) -> Bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """`law.merkle`'s tree over many leaves.
+class MerkleTree:
+    """`protocol.merkle`'s tree over many leaves.
 
     Attributes:
         levels: nodes from those of the leaves to the top, [nodes, 32] each.
@@ -118,22 +118,22 @@ class Tree:
         return seal(len(self.levels[0]), self.levels[-1].tobytes())
 
     def path(self, index: int) -> list[Digest]:
-        """`law.merkle.merkle_proof`. Raises IndexError when there is no such leaf."""
+        """`protocol.merkle.merkle_proof`. Raises IndexError when there is no such leaf."""
         if not 0 <= index < len(self.levels[0]):
             raise IndexError(f"leaf {index} of {len(self.levels[0])}")
-        found = []
+        digests = []
         for level in self.levels[:-1]:
             if index ^ 1 < len(level):
-                found.append(Digest(level[index ^ 1].tobytes()))
+                digests.append(Digest(level[index ^ 1].tobytes()))
             index //= 2
-        return found
+        return digests
 
 
-def tree_of(leaves: Bytes) -> Tree:
+def tree_of(leaves: Bytes) -> MerkleTree:
     """The tree over leaves [N, 32], a level at a time. Raises ValueError where there are none."""
     if not len(leaves):
         raise ValueError("an empty tree has no root")
-    return Tree(list(_levels(keccak_rows(_prefixed(LEAF, leaves)))))
+    return MerkleTree(list(_levels(keccak_rows(_prefixed(LEAF, leaves)))))
 
 
 def _levels(nodes: Bytes) -> Iterator[Bytes]:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from atoll.numerics.base import Base
+from atoll.numerics.frozen_base import Base
 from atoll.numerics.kernels.interface import AdamFactors
 from atoll.numerics.kernels.philox import Mask
 from atoll.numerics.model import Dropper, keep_all
 from atoll.numerics.ops import Ops, operations
-from atoll.numerics.tables import Schedule, schedule_of
+from atoll.numerics.schedule_tables import Schedule, schedule_of
 from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec
 
 

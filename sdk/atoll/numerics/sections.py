@@ -12,15 +12,15 @@ from functools import cached_property
 from itertools import accumulate
 
 from atoll.errors import MalformedUpdate
-from atoll.numerics.codec.base import StoredRow
 from atoll.numerics.codec.dither import MOMENT_SECTION, DitherKey
+from atoll.numerics.codec.factored import FactoredLayout, FactoredMoments
 from atoll.numerics.codec.header import check_length
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import codec_of, seat_codec
-from atoll.numerics.codec.sums import StoredSums, SumsLayout
-from atoll.numerics.layout import Shapes, moment_layout
+from atoll.numerics.codec.update_codec import StoredRow
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.pieces import PIECE_BYTES, ByteSlices
 from atoll.numerics.state import GlobalState
+from atoll.numerics.state_layout import Shapes, moment_layout
 from atoll.protocol.manifest import CodecSpec, Manifest
 
 
@@ -36,7 +36,7 @@ class StoredUpdate:
 
     delta: StoredRow
     first: StoredRow | None = None
-    sums: StoredSums | None = None
+    factored: FactoredMoments | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class UpdateLayout:
     codec: CodecSpec
     delta: Layout
     first: Layout | None
-    sums: SumsLayout | None
+    factored: FactoredLayout | None
 
     @classmethod
     def of(cls, manifest: Manifest, shapes: Shapes, round: int) -> UpdateLayout:
@@ -63,7 +63,7 @@ class UpdateLayout:
             codec,
             Layout.of(sent),
             Layout.of(shared.m) if shared.m else None,
-            SumsLayout(Layout.of(shared.v)) if shared.v else None,
+            FactoredLayout(Layout.of(shared.v)) if shared.v else None,
         )
 
     @cached_property
@@ -73,8 +73,8 @@ class UpdateLayout:
         lengths = [codec.encoded_length(self.delta)]
         if self.first is not None:
             lengths.append(codec.encoded_length(self.first))
-        if self.sums is not None:
-            lengths.append(self.sums.encoded_length)
+        if self.factored is not None:
+            lengths.append(self.factored.encoded_length)
         return tuple(lengths)
 
     @property
@@ -96,16 +96,18 @@ class UpdateLayout:
                 raise MalformedUpdate("the bytes between two sections are not zero")
         parts = [_Part(data, *place) for place in zip(begins, lengths, strict=True)]
         exponents = {name: model.exponents[name] for name in self.delta.names}
-        found = StoredUpdate(
+        stored_update = StoredUpdate(
             seat_codec(self.codec, dither).open(parts.pop(0), self.delta, exponents)
         )
         if self.first is not None:
             codec = seat_codec(self.codec, replace(dither, section=MOMENT_SECTION))
             first = codec.open(parts.pop(0), self.first, model.moment_exponents)
-            found = replace(found, first=first)
-        if self.sums is not None:
-            found = replace(found, sums=StoredSums(parts.pop(0), self.sums))
-        return found
+            stored_update = replace(stored_update, first=first)
+        if self.factored is not None:
+            stored_update = replace(
+                stored_update, factored=FactoredMoments(parts.pop(0), self.factored)
+            )
+        return stored_update
 
 
 def filled(length: int) -> int:

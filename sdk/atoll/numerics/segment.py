@@ -14,15 +14,15 @@ from typing import TypeAlias
 from atoll.numerics.batch import BatchPosition, BatchSource, MicroBatch, batch_source
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.kernels.interface import CPU
-from atoll.numerics.link import with_left
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.step import StepInput, StepResult, inner_step, state_roots, take_in
+from atoll.numerics.step import StepInput, StepResult, inner_step, mix_in, state_roots
 from atoll.numerics.tokens import TokenSource
+from atoll.numerics.update_proof import with_residual
+from atoll.protocol.checkpoint_commitments import StateRoots, StepWork, work_tag
 from atoll.protocol.draws import dropout_key
-from atoll.protocol.leaves import StateRoots, StepWork, work_tag
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import ZERO_DIGEST, Digest, SeatIndex
+from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex
 
 StepRunner: TypeAlias = Callable[[SeatState, StepInput, Recipe], StepResult]
 """With the arguments of `inner_step`."""
@@ -72,7 +72,7 @@ class Course:
             dropout_key=dropout_key(self.data_seed, self.seat),
         )
 
-    def takes_in(self, step: int) -> bool:
+    def mixes_in(self, step: int) -> bool:
         """Whether this step of the round begins with what the round before merged."""
         codec = self.manifest.codec
         return codec.carries_params and self.round > 0 and step == codec.overlap
@@ -81,11 +81,11 @@ class Course:
         """What the step starts from. Raises ValueError where it needs a model that is not here."""
         if step == 0:
             state = replace(state, batches=0)
-        if not self.takes_in(step):
+        if not self.mixes_in(step):
             return state
         if self.model is None:
             raise ValueError(f"step {step} takes the merged model in, which is not here")
-        return take_in(state, self.model, self.manifest.codec)
+        return mix_in(state, self.model, self.manifest.codec)
 
     def end(self, state: SeatState) -> SeatState:
         """What is hashed of a state after a step. Raises ValueError as `begin`."""
@@ -93,7 +93,7 @@ class Course:
             return state
         if self.model is None:
             raise ValueError("what an update would leave out follows from the model")
-        return with_left(self.manifest, self.model, state, DitherKey(self.data_seed, self.seat))
+        return with_residual(self.manifest, self.model, state, DitherKey(self.data_seed, self.seat))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class SegmentRun:
 def run_segment(
     state: SeatState, segment: int, course: Course, *, step_by: StepRunner = inner_step
 ) -> SegmentRun:
-    """Trains one segment from its opening state; `step_by` runs each of its steps."""
+    """Trains one segment from its initial state; `step_by` runs each of its steps."""
     started = time.perf_counter()
     inner = course.manifest.inner
     first = segment * inner.segment

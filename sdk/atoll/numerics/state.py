@@ -17,12 +17,19 @@ import torch
 from torch import Tensor
 
 from atoll.numerics.errors import MalformedState
-from atoll.numerics.layout import MomentLayout, SeatLayout, Shapes
 from atoll.numerics.moments import COLD, GROUPS, Moments
-from atoll.numerics.tensors import Fields, Source, check_layout, read_blob, tree_root, write_blob
+from atoll.numerics.state_layout import MomentLayout, SeatLayout, Shapes
+from atoll.numerics.tensors import (
+    ByteSource,
+    Fields,
+    check_layout,
+    read_blob,
+    tree_root,
+    write_blob,
+)
 from atoll.protocol.manifest import CodecSpec
 from atoll.protocol.optimisers import OUTER_OPTIMISERS
-from atoll.protocol.words import ZERO_DIGEST, Digest
+from atoll.protocol.types import ZERO_DIGEST, Digest
 
 _GLOBAL = "atoll.global-state.v2"
 _SEAT = "atoll.seat-state.v1"
@@ -93,7 +100,7 @@ class GlobalState:
         return _shapes_of(self.params)
 
     def params_root(self) -> Digest:
-        """The root every seat's opening state must have."""
+        """The root every seat's initial state must have."""
         return tree_root(self.params)
 
     def digest(self) -> Digest:
@@ -113,7 +120,7 @@ class GlobalState:
             tree_root(_grouped(**self.outer)),
             Digest(sha256(self.exponent_bytes()).digest()),
             self.moments.root(),
-            self.moments.opening_root,
+            self.moments.initial_root,
         )
 
     def exponent_bytes(self) -> bytes:
@@ -129,10 +136,10 @@ class GlobalState:
 
     def check_moments(self, shared: MomentLayout) -> None:
         """Raises MalformedState unless these can be moments of a job that shares such ones."""
-        own, seconds = self.moments, {*self.moments.rows, *self.moments.whole}
+        moments, seconds = self.moments, {*self.moments.rows, *self.moments.whole}
         fits = set(self.moment_exponents) == set(shared.m)
-        if own.m:
-            fits = fits and (set(own.m), seconds) == (set(shared.m), set(shared.v))
+        if moments.m:
+            fits = fits and (set(moments.m), seconds) == (set(shared.m), set(shared.v))
         if not fits:
             raise MalformedState(f"{_GLOBAL}: moments are not those that the job shares")
 
@@ -155,7 +162,7 @@ class GlobalState:
     @classmethod
     def from_bytes(
         cls,
-        data: bytes | memoryview | Source,
+        data: bytes | memoryview | ByteSource,
         shapes: Mapping[str, Sequence[int]] | None = None,
         *,
         outer: bool = True,
@@ -203,11 +210,12 @@ class SeatState:
     """What a seat's next inner step depends on.
 
     Attributes:
-        params, m, v, feedback, left: fp32, of the names and shapes that `layout.SeatLayout` says.
-        count: steps in the moments (bias correction); persists across rounds with them.
+        params, m, v, feedback, residual: fp32, of the names and shapes that `layout.SeatLayout`
+        says. count: steps in the moments (bias correction); persists across rounds with them.
         batches: batches drawn so far in the round, the counter of the round's draw stream; until a
             round's first step that of the round before, where the state is carried over.
-        left: what the update would leave out if the round ended here: the next round's feedback.
+        residual: what the update would leave out if the round ended here: the next round's
+        feedback.
     """
 
     params: Tensors
@@ -216,17 +224,17 @@ class SeatState:
     feedback: Tensors
     count: int
     batches: int
-    left: Tensors = field(default_factory=dict)
+    residual: Tensors = field(default_factory=dict)
 
     def on(self, device: torch.device) -> SeatState:
         """The same with every tensor on a device of that type; all of a state lie on one."""
         if all(p.device.type == device.type for p in islice(self.params.values(), 1)):
             return self
-        groups = (getattr(self, group) for group in _SEAT_GROUPS)
-        params, m, v, feedback, left = (
+        groups = (self._group(group) for group in _SEAT_GROUPS)
+        params, m, v, feedback, residual = (
             {name: tensor.to(device) for name, tensor in group.items()} for group in groups
         )
-        return replace(self, params=params, m=m, v=v, feedback=feedback, left=left)
+        return replace(self, params=params, m=m, v=v, feedback=feedback, residual=residual)
 
     def params_root(self) -> Digest:
         """Root over the parameters."""
@@ -237,9 +245,14 @@ class SeatState:
         brought = self.under_optimiser_root()
         return tree_root(brought) if brought else ZERO_DIGEST
 
+    def _group(self, name: str) -> Tensors:
+        """A group by its name in the canonical bytes, in which the residual is `left`."""
+        group: Tensors = getattr(self, _attribute(name))
+        return group
+
     def under_optimiser_root(self) -> Tensors:
         """The tensors that the optimiser root is over; none for a fresh optimiser."""
-        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback, left=self.left)
+        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback, left=self.residual)
         if self.count == 0 and not any(_has_set_bit(t) for t in slots.values()):
             return {}
         return {**slots, "count": torch.tensor(self.count, dtype=torch.int64)}
@@ -247,7 +260,7 @@ class SeatState:
     def pieces(self) -> Iterator[bytes | memoryview]:
         """The canonical bytes, a tensor at a time."""
         fields: Fields = {"batches": self.batches, "count": self.count}
-        groups = {group: getattr(self, group) for group in _SEAT_GROUPS}
+        groups = {group: self._group(group) for group in _SEAT_GROUPS}
         return write_blob(_SEAT, fields, _grouped(**groups))
 
     def to_bytes(self) -> bytes:
@@ -255,7 +268,7 @@ class SeatState:
         return b"".join(self.pieces())
 
     @classmethod
-    def from_bytes(cls, data: bytes | memoryview | Source, layout: SeatLayout) -> SeatState:
+    def from_bytes(cls, data: bytes | memoryview | ByteSource, layout: SeatLayout) -> SeatState:
         """Parses canonical bytes.
 
         Raises:
@@ -264,14 +277,15 @@ class SeatState:
         blob = read_blob(_SEAT, data)
         groups = _ungrouped(_SEAT, blob.tensors, _SEAT_GROUPS)
         for name, group in groups.items():
-            _check_group(_SEAT, group, torch.float32, getattr(layout, name))
+            _check_group(_SEAT, group, torch.float32, getattr(layout, _attribute(name)))
         if set(blob.fields) != {"batches", "count"}:
             raise MalformedState(f"{_SEAT}: fields are not batches and count")
         count, batches = (_counter(_SEAT, blob.fields[name]) for name in ("count", "batches"))
-        return cls(**groups, count=count, batches=batches)
+        residual = groups.pop("left")
+        return cls(**groups, residual=residual, count=count, batches=batches)
 
     @classmethod
-    def opening(cls, model: GlobalState, layout: SeatLayout) -> SeatState:
+    def initial(cls, model: GlobalState, layout: SeatLayout) -> SeatState:
         """What a round starts from that opens publicly: the global model, and its moments.
 
         Those are zero where it has none, and so is the feedback.
@@ -282,8 +296,12 @@ class SeatState:
             v = {name: shared.second(name) for name in layout.v}
         else:
             m, v = _zeros(layout.m, like), _zeros(layout.v, like)
-        feedback, left = _zeros(layout.feedback, like), _zeros(layout.left, like)
-        return cls(model.params, m, v, feedback, shared.count, batches=0, left=left)
+        feedback, residual = _zeros(layout.feedback, like), _zeros(layout.residual, like)
+        return cls(model.params, m, v, feedback, shared.count, batches=0, residual=residual)
+
+
+def _attribute(group: str) -> str:
+    return "residual" if group == "left" else group
 
 
 def rng_digest(batches: int) -> Digest:

@@ -18,16 +18,16 @@ from torch import Tensor
 
 from atoll.numerics.batch import MicroBatch, shares_of
 from atoll.numerics.init import is_bounded
-from atoll.numerics.kernels.memory import give_back_freed_memory
+from atoll.numerics.kernels.freed_memory import give_back_freed_memory
 from atoll.numerics.kernels.philox import Mask
-from atoll.numerics.layout import optimiser_of
 from atoll.numerics.model import Dropper, forward, keep_all, rotary_of
 from atoll.numerics.optimisers import STEPS, Update
 from atoll.numerics.schedule import Recipe, clip_scale, dropper
 from atoll.numerics.state import GlobalState, SeatState, Tensors, rng_digest
-from atoll.protocol.leaves import StateRoots, StepWork
+from atoll.numerics.state_layout import optimiser_of
+from atoll.protocol.checkpoint_commitments import StateRoots, StepWork
 from atoll.protocol.manifest import CodecSpec
-from atoll.protocol.words import ZERO_DIGEST
+from atoll.protocol.types import ZERO_DIGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def inner_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult
     return StepResult(after, loss, work, diverged=False)
 
 
-def take_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState:
+def mix_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState:
     """Mixes in the fragment that the round before the model's merged: p ← a·p + (1 − a)·g.
 
     a is the codec's mixing, g the model's value (Douillard et al. 2025, arXiv:2501.18512). What the
@@ -97,7 +97,7 @@ def take_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState
         for name, p in state.params.items()
         if codec.is_sent(name, model.round - 1)
     }
-    return replace(state, params=state.params | mixed, feedback=state.left)
+    return replace(state, params=state.params | mixed, feedback=state.residual)
 
 
 def state_roots(state: SeatState) -> StateRoots:

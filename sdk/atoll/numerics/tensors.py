@@ -27,11 +27,11 @@ from dag_cbor import IPLDKind
 from torch import Tensor
 
 from atoll.numerics.errors import MalformedState
-from atoll.numerics.layout import MAX_HEADER_BYTES
+from atoll.numerics.state_layout import MAX_HEADER_BYTES
 from atoll.protocol.canonical import decode
 from atoll.protocol.hashing import sha256 as sha256_digest
 from atoll.protocol.merkle import merkle_root
-from atoll.protocol.words import ZERO_DIGEST, Digest
+from atoll.protocol.types import ZERO_DIGEST, Digest
 
 if sys.byteorder != "little":  # canonical bytes are the memory of a little-endian machine
     raise ImportError("atoll.train runs on little-endian machines only")
@@ -68,7 +68,7 @@ class Blob:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ByteSource:
     """A blob's bytes as they come, so that a large one is never held beside its tensors.
 
     Attributes:
@@ -166,7 +166,7 @@ def write_lazily(
 
 def read_blob(
     kind: str,
-    data: bytes | memoryview | Source,
+    data: bytes | memoryview | ByteSource,
     wanted: Callable[[str], bool] = lambda _: True,
 ) -> Blob:
     """Parses one blob of that kind, and keeps the tensors whose names are wanted.
@@ -174,7 +174,7 @@ def read_blob(
     Raises:
         MalformedState: on anything but the exact bytes that `write_blob` would give.
     """
-    source = data if isinstance(data, Source) else Source(memoryview(data).nbytes, [data])
+    source = data if isinstance(data, ByteSource) else ByteSource(memoryview(data).nbytes, [data])
     reader, fields, layout = _opened(kind, source)
     tensors: dict[str, Tensor] = {}
     for name, dtype, shape in layout:
@@ -199,7 +199,7 @@ class LazyBlob:
     tensors: Iterator[tuple[str, Tensor]]
 
 
-def read_lazily(kind: str, source: Source) -> LazyBlob:
+def read_lazily(kind: str, source: ByteSource) -> LazyBlob:
     """As `read_blob`, holding no more than a tensor.
 
     Raises:
@@ -215,7 +215,7 @@ def read_lazily(kind: str, source: Source) -> LazyBlob:
     return LazyBlob(fields, {name: (dtype, shape) for name, dtype, shape in layout}, tensors())
 
 
-def _opened(kind: str, source: Source) -> tuple[_Reader, Fields, list[tuple[str, str, Shape]]]:
+def _opened(kind: str, source: ByteSource) -> tuple[_Reader, Fields, list[tuple[str, str, Shape]]]:
     """What stands behind the header, and what it says."""
     reader = _Reader(kind, source)
     fields, layout = _read_header(kind, reader)
@@ -244,7 +244,7 @@ class _Reader:
         left: bytes to come, by the source's word.
     """
 
-    def __init__(self, kind: str, source: Source) -> None:
+    def __init__(self, kind: str, source: ByteSource) -> None:
         self._kind, self.left = kind, source.length
         self._parts, self._part = iter(source.parts), memoryview(b"")
 

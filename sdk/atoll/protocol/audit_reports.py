@@ -1,7 +1,8 @@
 """What an auditor commits to of its replays, and what shows that it did them.
 
 Rule of this file: an audit report is one hash until everybody's is in. Opened, it has for each of
-its seats one hash of all its plain words, behind the auditor's address, which only a replay tells.
+its seats one hash of all its plain work_tags, behind the auditor's address, which only a replay
+tells.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Self
 
-from atoll.protocol.hashing import hash_in_slot, keccak256
-from atoll.protocol.words import Address, Digest, HolderId, SeatIndex, Slot
+from atoll.protocol.hashing import hash_in_round, keccak256
+from atoll.protocol.types import Address, Digest, HolderId, RoundId, SeatIndex
 
-FINE: Final = 0xFFFF
+VALID: Final = 0xFFFF
 """Where a duty names no segment: all of the seat's round is as it was revealed."""
 DUTY_BYTES: Final = 35
 
 
-def fine_word(account: Address, words: Sequence[Digest]) -> Digest:
-    """What an account says of a seat with these plain words; another's says something else."""
-    return keccak256(bytes.fromhex(account[2:]) + b"".join(words))
+def valid_digest(account: Address, work_tags: Sequence[Digest]) -> Digest:
+    """What an account says of a seat with these plain work_tags; another's says something else."""
+    return keccak256(bytes.fromhex(account[2:]) + b"".join(work_tags))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +30,24 @@ class Duty:
     """What an auditor says of one seat's round.
 
     Attributes:
-        at: FINE, or the first segment that it computed otherwise; of the link, their number.
-        word: `fine_word`, or the auditor's own closing digest (of the link: its update root).
+        at: VALID, or the first segment that it computed otherwise; of the update proof, their
+        number. digest: `valid_digest`, or the auditor's own closing digest (of the update proof:
+        its update root).
     """
 
     seat: SeatIndex
     at: int
-    word: Digest
+    digest: Digest
 
     @classmethod
-    def fine(cls, seat: SeatIndex, account: Address, words: Sequence[Digest]) -> Self:
-        """Everything as revealed, from the plain words of a replay."""
-        return cls(seat, FINE, fine_word(account, words))
+    def valid(cls, seat: SeatIndex, account: Address, work_tags: Sequence[Digest]) -> Self:
+        """Everything as revealed, from the plain work_tags of a replay."""
+        return cls(seat, VALID, valid_digest(account, work_tags))
 
     @property
-    def is_fine(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether it accuses nobody."""
-        return self.at == FINE
+        return self.at == VALID
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Body:
     def to_bytes(self) -> bytes:
         """As the contract reads it."""
         return b"".join(
-            bytes([duty.seat]) + duty.at.to_bytes(2, "big") + duty.word for duty in self.duties
+            bytes([duty.seat]) + duty.at.to_bytes(2, "big") + duty.digest for duty in self.duties
         )
 
     @classmethod
@@ -84,15 +86,22 @@ class Body:
         return next((duty for duty in self.duties if duty.seat == seat), None)
 
 
-def salt_message(slot: Slot, audit_seed: Digest, auditor: HolderId) -> Digest:
-    """What an auditor's account signs, as it is, for an audit report's salt: `leaves.key_of`."""
+def salt_message(round_id: RoundId, audit_seed: Digest, auditor: HolderId) -> Digest:
+    """What an auditor's account signs, as it is, for an audit report's salt:
+    `checkpoint_commitments.key_of`."""
     types = ("bytes32", "uint32")
-    return hash_in_slot("atoll.audit-report-salt.v1", slot, types, (audit_seed, auditor))
+    return hash_in_round("atoll.audit-report-salt.v1", round_id, types, (audit_seed, auditor))
 
 
 def audit_report_hash(
-    slot: Slot, audit_seed: Digest, auditor: tuple[HolderId, Address], body: Digest, salt: Digest
+    round_id: RoundId,
+    audit_seed: Digest,
+    auditor: tuple[HolderId, Address],
+    body: Digest,
+    salt: Digest,
 ) -> Digest:
     """What is said before AUDIT ends; `body` is the hash of its bytes."""
     types = ("bytes32", "uint32", "address", "bytes32", "bytes32")
-    return hash_in_slot("atoll.audit-report.v1", slot, types, (audit_seed, *auditor, body, salt))
+    return hash_in_round(
+        "atoll.audit-report.v1", round_id, types, (audit_seed, *auditor, body, salt)
+    )

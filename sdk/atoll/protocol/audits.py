@@ -14,8 +14,7 @@ from atoll.protocol.audit_reports import Body
 from atoll.protocol.membership import Handler, drop, put
 from atoll.protocol.open_rounds import OpenRound, Sealed
 from atoll.protocol.settled_rounds import Contest, SettledRound
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_HOLDER,
     Address,
     Bitmap,
@@ -24,19 +23,20 @@ from atoll.protocol.words import (
     RoundIndex,
     SeatIndex,
 )
+from atoll.protocol.views import JobView
 
 
 def with_settled(view: JobView, round: RoundIndex, **changes: Any) -> JobView:
     """The view with these fields of a settled round replaced; as it is where there is none."""
-    past = view.settled_round(round)
-    if past is None:
+    settled_round = view.settled_round(round)
+    if settled_round is None:
         return view
     settled = list(view.settled)
-    settled[round] = replace(past, **changes)
+    settled[round] = replace(settled_round, **changes)
     return replace(view, settled=tuple(settled))
 
 
-def _past(view: JobView, round: RoundIndex) -> SettledRound:
+def _settled_round(view: JobView, round: RoundIndex) -> SettledRound:
     """The contracts speak of audits of settled rounds only."""
     return view.settled[round]
 
@@ -70,21 +70,21 @@ def _audit_report_sealed(view: JobView, event: ev.AuditReportSealed, block: Bloc
 
 
 def _opened(view: JobView, event: ev.Opened, block: BlockRef) -> JobView:
-    bodies = put(_past(view, event.round).bodies, event.id, Body.from_bytes(event.body))
+    bodies = put(_settled_round(view, event.round).bodies, event.id, Body.from_bytes(event.body))
     return with_settled(view, event.round, bodies=bodies)
 
 
 def _key_shown(view: JobView, event: ev.KeyShown, block: BlockRef) -> JobView:
     """Of who holds a seat in the round; anybody may say one. Too early it is only known."""
-    past, running = view.settled_round(event.round), view.open
-    if past is not None:
-        seat = _seat_of(view, past.seats, event.account)
+    settled_round, running = view.settled_round(event.round), view.open
+    if settled_round is not None:
+        seat = _seat_of(view, settled_round.seats, event.account)
         if seat is None:
             return view
-        if block.timestamp > past.clock.settled_at:
-            return with_settled(view, event.round, keys=put(past.keys, seat, event.key))
+        if block.timestamp > settled_round.clock.settled_at:
+            return with_settled(view, event.round, keys=put(settled_round.keys, seat, event.key))
         # In the settlement's second it takes away what a leak has told, as the contract keeps one.
-        early, keys = put(past.early_keys, seat, event.key), drop(past.keys, seat)
+        early, keys = put(settled_round.early_keys, seat, event.key), drop(settled_round.keys, seat)
         return with_settled(view, event.round, early_keys=early, keys=keys)
     if running is None or running.round != event.round:
         return view
@@ -103,42 +103,47 @@ def _seat_of(
 
 
 def _leaked(view: JobView, event: ev.Leaked, block: BlockRef) -> JobView:
-    past = _past(view, event.round)
-    leaks, keys = put(past.leaks, event.seat, event.by), put(past.keys, event.seat, event.key)
-    contests = put(past.contests, (NO_HOLDER, event.seat), Contest(event.by))
+    settled_round = _settled_round(view, event.round)
+    leaks, keys = (
+        put(settled_round.leaks, event.seat, event.by),
+        put(settled_round.keys, event.seat, event.key),
+    )
+    contests = put(settled_round.contests, (NO_HOLDER, event.seat), Contest(event.by))
     return with_settled(view, event.round, leaks=leaks, keys=keys, contests=contests)
 
 
 def _struck(view: JobView, event: ev.Struck, block: BlockRef) -> JobView:
-    struck = _past(view, event.round).struck | 1 << event.seat
+    struck = _settled_round(view, event.round).struck | 1 << event.seat
     return with_settled(view, event.round, struck=Bitmap(struck))
 
 
 def _contested(view: JobView, event: ev.Contested, block: BlockRef) -> JobView:
-    contests = put(_past(view, event.round).contests, (event.id, event.seat), Contest(event.by))
+    contests = put(
+        _settled_round(view, event.round).contests, (event.id, event.seat), Contest(event.by)
+    )
     return with_settled(view, event.round, contests=contests)
 
 
 def _contest_settled(view: JobView, event: ev.ContestSettled, block: BlockRef) -> JobView:
-    contests, key = _past(view, event.round).contests, (event.id, event.seat)
+    contests, key = _settled_round(view, event.round).contests, (event.id, event.seat)
     decided = replace(contests[key], is_wrong=event.wrong)
     return with_settled(view, event.round, contests=put(contests, key, decided))
 
 
 def _late_vote(view: JobView, event: ev.LateVote, block: BlockRef) -> JobView:
-    late = _past(view, event.round).late
+    late = _settled_round(view, event.round).late
     has = Bitmap(late.get(event.id, 0) | event.has)
     return with_settled(view, event.round, late=put(late, event.id, has))
 
 
 def _dropped(view: JobView, event: ev.Dropped, block: BlockRef) -> JobView:
-    dropped = _past(view, event.round).dropped | {(event.id, event.seat)}
+    dropped = _settled_round(view, event.round).dropped | {(event.id, event.seat)}
     return with_settled(view, event.round, dropped=dropped)
 
 
 def _proven(view: JobView, event: ev.Proven, block: BlockRef) -> JobView:
     """What it earns is credited, not claimed."""
-    proven = _past(view, event.round).proven | {(event.id, event.seat)}
+    proven = _settled_round(view, event.round).proven | {(event.id, event.seat)}
     return with_settled(view, event.round, proven=proven)
 
 

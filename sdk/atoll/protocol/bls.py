@@ -16,7 +16,7 @@ from typing import Final
 from py_arkworks_bls12381 import GT, G1Point, G2Point, Scalar
 
 from atoll.protocol.hashing import hash_fields, keccak256, tag
-from atoll.protocol.words import Address, Digest
+from atoll.protocol.types import Address, Digest
 
 KEY_BYTES: Final = 96
 POINT_BYTES: Final = 192
@@ -100,7 +100,7 @@ def is_signed_by_all(keys: Iterable[bytes], message: bytes, point: bytes) -> boo
 
 def added(signatures: Iterable[bytes]) -> bytes:
     """The sum of compressed signatures, as the contracts take it. Raises ValueError on no point."""
-    points = (G2Point.from_compressed_bytes(one) for one in signatures)
+    points = (G2Point.from_compressed_bytes(signature) for signature in signatures)
     return sum(points, G2Point.identity()).to_xy_bytes_be()
 
 

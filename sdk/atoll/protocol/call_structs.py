@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     Bitmap,
     Digest,
-    Facts,
     HolderId,
     JobId,
     Reveal,
     Role,
     RoundIndex,
+    RoundRecord,
     SeatIndex,
     Verdict,
 )
@@ -41,7 +41,7 @@ class Shown:
     round: RoundIndex
     seat: SeatIndex
     id: HolderId
-    facts: Facts
+    record: RoundRecord
     before: Digest
     later: tuple[Later, ...]
     reveal: Reveal
@@ -49,10 +49,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Having:
-    facts: Facts
-    next: Facts
+    record: RoundRecord
+    next: RoundRecord
     committee_seed: Digest
-    places: bytes
+    slots: bytes
     has: tuple[Bitmap, ...]
     late: tuple[HolderId, ...]
 

@@ -17,7 +17,7 @@ from eth_utils.address import to_checksum_address
 
 from atoll.protocol import bls
 from atoll.protocol.hashing import keccak256
-from atoll.protocol.words import Address, Bitmap, Digest, bits, to_bitmap
+from atoll.protocol.types import Address, Bitmap, Digest, bits, to_bitmap
 
 MAP_BYTES: Final = 4
 SIGNATURE_BYTES: Final = 65
@@ -48,7 +48,7 @@ def certificate_bytes(committee: Sequence[Address], signatures: Mapping[Address,
     """What the policy takes, of those members that have signed.
 
     Args:
-        committee: accounts, by ascending place.
+        committee: accounts, by ascending slot.
         signatures: of members; 65 bytes each.
     """
     signed = [i for i, member in enumerate(committee) if member in signatures]
@@ -87,7 +87,7 @@ def is_enough(signed: int, committee: int) -> bool:
     return 3 * signed >= 2 * committee > 0
 
 
-class Kind(StrEnum):
+class CertificateKind(StrEnum):
     """Which certificates a job wants, by the name that a submitter writes."""
 
     ECDSA = "ecdsa"
@@ -106,7 +106,7 @@ class Scheme(Protocol):
         """Whether a signature as gateways serve it is the member's."""
 
     def certificate(self, committee: Sequence[Address], signed: Mapping[Address, bytes]) -> bytes:
-        """What the policy takes, of those members (accounts by ascending place) that signed."""
+        """What the policy takes, of those members (accounts by ascending slot) that signed."""
 
     def signers(self, digest: Digest, certificate: bytes, committee: Sequence[Address]) -> Bitmap:
         """Who of the committee signed. Raises ValueError on what the policy would refuse."""

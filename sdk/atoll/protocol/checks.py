@@ -16,7 +16,7 @@ from itertools import combinations
 from math import lcm
 from typing import Final, TypeAlias
 
-from atoll.protocol.words import SeatIndex
+from atoll.protocol.types import SeatIndex
 
 Gram: TypeAlias = Sequence[Sequence[int]]
 """Inner products of all pairs of updates, symmetric, in Python integers, which do not overflow."""

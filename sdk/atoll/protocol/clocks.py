@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Self
 
-from atoll.protocol.words import Terms
+from atoll.protocol.types import Terms
 
 MAX_AUDITS: Final = 16
 """Times auditSeconds, the longest that a job's last audit takes."""
 GAMES_BEHIND: Final = 6
 """Longest games that may follow the end of a window one after another."""
 SIGNING_PART: Final = 4
-"""So large a part of mergeSeconds, at a committee draw's end, takes no words any more."""
+"""So large a part of mergeSeconds, at a committee draw's end, takes no votes any more."""
 
 SEED_PATIENCE: Final = 30
 """Seconds: of 256 blocks, which a chain remembers, there are fewer in it on any known chain."""
@@ -68,8 +68,8 @@ def last_audits(revealed: int, ready: int) -> int:
     return min(MAX_AUDITS, 1 + -(-2 * revealed // ready))
 
 
-def words_end(terms: Terms, deadline: int) -> int:
-    """When a committee draw's words are fixed: its last quarter is there to sign over them, and to
+def votes_end(terms: Terms, deadline: int) -> int:
+    """When a committee draw's votes are fixed: its last quarter is there to sign over them, and to
     settle.
 
     Args:
@@ -79,15 +79,15 @@ def words_end(terms: Terms, deadline: int) -> int:
 
 
 def seed_due(terms: Terms, merging_since: int) -> int:
-    """When somebody should ask for the audit seed, where no word has: a chain forgets the block.
+    """When somebody should ask for the audit seed, where no vote has: a chain forgets the block.
 
-    Sooner it is as well known, but each word may bring it along.
+    Sooner it is as well known, but each vote may bring it along.
     """
     return merging_since + min(SEED_PATIENCE, terms.merge_seconds // 2)
 
 
 def last_moment(terms: Terms) -> int:
-    """From then on nothing is committed or settled, and no reveal and no word counts.
+    """From then on nothing is committed or settled, and no reveal and no vote counts.
 
     A round that opens just before expiry has its phases, and mergeSeconds more to be settled late.
     """

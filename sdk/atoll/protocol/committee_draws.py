@@ -11,14 +11,14 @@ from typing import Final
 
 from atoll.protocol.hashing import hash_fields
 from atoll.protocol.terms import WHOLE_BPS
-from atoll.protocol.words import Bitmap, Digest, PlaceIndex, SeatIndex, bits
+from atoll.protocol.types import Bitmap, Digest, SeatIndex, SlotIndex, bits
 
 COMMITTEE: Final = 32
 """Members of a committee, where so many are ready."""
 LAST_AUDITORS: Final = 2
 """Auditors of a seat in a job's last round."""
 _NO_SEAT: Final = 256
-"""In tickets of places that audit, so that they are not those of seats."""
+"""In tickets of slots that audit, so that they are not those of seats."""
 
 
 def _ticket(seed: Digest, *numbers: int) -> Digest:
@@ -45,9 +45,9 @@ def next_committee(seed: Digest, committee_draw: int) -> Digest:
     return _ticket(seed, committee_draw)
 
 
-def draw_committee(seed: Digest, pool: Bitmap) -> tuple[PlaceIndex, ...]:
-    """Places of the pool with the smallest tickets, ascending: the order of their signatures."""
-    return tuple(PlaceIndex(p) for p in sorted(_smallest(bits(pool), seed)[:COMMITTEE]))
+def draw_committee(seed: Digest, pool: Bitmap) -> tuple[SlotIndex, ...]:
+    """Slots of the pool with the smallest tickets, ascending: the order of their signatures."""
+    return tuple(SlotIndex(p) for p in sorted(_smallest(bits(pool), seed)[:COMMITTEE]))
 
 
 def audited_share(count: int, share_bps: int, ready: int) -> int:
@@ -74,23 +74,23 @@ def draw_seats(
 
 def auditors_of(
     seed: Digest, ordinal: int, ready: Bitmap, *, is_last: bool = False
-) -> tuple[PlaceIndex, ...]:
-    """Places that audit a drawn seat: drawn seats go round the pool in the order of its tickets."""
+) -> tuple[SlotIndex, ...]:
+    """Slots that audit a drawn seat: drawn seats go round the pool in the order of its tickets."""
     order = _smallest(bits(ready), seed, _NO_SEAT)
     count = min(LAST_AUDITORS if is_last else 1, len(order))
-    return tuple(PlaceIndex(order[(ordinal + k) % len(order)]) for k in range(count))
+    return tuple(SlotIndex(order[(ordinal + k) % len(order)]) for k in range(count))
 
 
 def draw_duties(
     seed: Digest, drawn: Mapping[SeatIndex, int], ready: Bitmap, *, is_last: bool
-) -> dict[PlaceIndex, tuple[SeatIndex, ...]]:
-    """The seats that each place audits, ascending; places without any are left out.
+) -> dict[SlotIndex, tuple[SeatIndex, ...]]:
+    """The seats that each slot audits, ascending; slots without any are left out.
 
     Args:
         drawn: seats that are audited, with their ordinals.
     """
-    duties: dict[PlaceIndex, tuple[SeatIndex, ...]] = {}
+    duties: dict[SlotIndex, tuple[SeatIndex, ...]] = {}
     for seat, ordinal in sorted(drawn.items()):
-        for place in auditors_of(seed, ordinal, ready, is_last=is_last):
-            duties[place] = (*duties.get(place, ()), seat)
+        for slot in auditors_of(seed, ordinal, ready, is_last=is_last):
+            duties[slot] = (*duties.get(slot, ()), seat)
     return duties

@@ -12,16 +12,16 @@ from typing import Final
 
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import GameRecord, accusation, parties
-from atoll.protocol.games.machine import Game
+from atoll.protocol.games.game_machine import Game
 from atoll.protocol.membership import Handler, put
+from atoll.protocol.types import BlockRef
 from atoll.protocol.views import JobView
-from atoll.protocol.words import BlockRef
 
 GameMove = (
     ev.StepsOpened
     | ev.StepPicked
     | ev.TracePosted
-    | ev.RowRevealed
+    | ev.LayerRevealed
     | ev.Picked
     | ev.NodePicked
     | ev.LeafPosted
@@ -74,7 +74,8 @@ def _ended(view: JobView, event: ev.Ended, block: BlockRef) -> JobView:
 def _changed(view: JobView, game: int, **fields: object) -> JobView:
     if game not in view.games:
         return view
-    return replace(view, games=put(view.games, game, replace(view.games[game], **fields)))  # type: ignore[arg-type]  # its own fields
+    # its own fields
+    return replace(view, games=put(view.games, game, replace(view.games[game], **fields)))  # type: ignore[arg-type]
 
 
 DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
@@ -83,7 +84,7 @@ DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.StepsOpened: _moved,
     ev.StepPicked: _moved,
     ev.TracePosted: _moved,
-    ev.RowRevealed: _moved,
+    ev.LayerRevealed: _moved,
     ev.Picked: _moved,
     ev.NodePicked: _moved,
     ev.LeafPosted: _moved,

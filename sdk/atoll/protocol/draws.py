@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import count
 from struct import pack, unpack
 
-from atoll.protocol.words import Digest, SeatIndex
+from atoll.protocol.types import Digest, SeatIndex
 
 _WORD_RANGE = 1 << 64
 BATCH_TAG = "atoll.batch.v1"

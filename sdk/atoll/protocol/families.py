@@ -1,8 +1,8 @@
 """The models that a manifest may name: kinds of layers, of MLPs and of stretched positions.
 
 Rule of this file: who reads one of these names asks here for a property of it. What is computed is
-in `atoll.numerics.model`, as a trace in `atoll.numerics.trace.build.model`; which of Hugging Face's
-families has which of them is in `atoll.train.families`.
+in `atoll.numerics.model`, as a trace in `atoll.numerics.trace.build.model_trace`; which of Hugging
+Face's families has which of them is in `atoll.train.families`.
 """
 
 from __future__ import annotations

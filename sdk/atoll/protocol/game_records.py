@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Clock
-from atoll.protocol.games.machine import Outcome as GameOutcome
+from atoll.protocol.games.game_machine import Clock
+from atoll.protocol.games.game_machine import Outcome as GameOutcome
+from atoll.protocol.games.moves import Claim
 from atoll.protocol.played import is_holders_turn
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     Digest,
     HolderId,
@@ -76,9 +76,9 @@ class Accusation:
     """What somebody said differs, as the game's contract remembers it (`wasChallenged`)."""
 
     challenger: Address
-    place: Digest
+    slot: Digest
     segment: int
-    is_link: bool
+    is_update_proof: bool
 
 
 def bond_set(job: JobId, role: Role, holder: HolderId) -> Digest:
@@ -86,7 +86,7 @@ def bond_set(job: JobId, role: Role, holder: HolderId) -> Digest:
     return Digest((job << _JOB_BIT | int(role) << _ROLE_BIT | holder).to_bytes(32, "big"))
 
 
-def pay_place(job: JobId, role: Role, holder: HolderId, round: RoundIndex) -> Digest:
+def pay_position(job: JobId, role: Role, holder: HolderId, round: RoundIndex) -> Digest:
     """Names a holder's round, whose pay waits for games."""
     whole = int.from_bytes(bond_set(job, role, holder), "big") << 32 | round
     return Digest(whole.to_bytes(32, "big"))
@@ -102,16 +102,18 @@ def parties(claim: Claim) -> tuple[JobId, Role, HolderId] | None:
 
 
 def accusation(challenger: Address, claim: Claim) -> Accusation:
-    """What a challenge says differs; about an earlier round of the reset period the place's
+    """What a challenge says differs; about an earlier round of the reset period the pay position's
     beginning.
     """
     if claim.round < window_of(claim):
-        return Accusation(challenger, claim.place, segment=0, is_link=False)
-    return Accusation(challenger, claim.place, segment=claim.segment, is_link=claim.is_link)
+        return Accusation(challenger, claim.position, segment=0, is_update_proof=False)
+    return Accusation(
+        challenger, claim.position, segment=claim.segment, is_update_proof=claim.is_update_proof
+    )
 
 
 def window_of(claim: Claim) -> RoundIndex:
     """The round in whose window the claim was challenged, which may be a later one of its reset
     period.
     """
-    return RoundIndex(int.from_bytes(claim.place[-4:], "big"))
+    return RoundIndex(int.from_bytes(claim.position[-4:], "big"))

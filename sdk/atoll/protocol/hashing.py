@@ -15,24 +15,24 @@ from typing import Final
 from eth_abi.abi import encode
 from eth_hash.auto import keccak
 
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     Bitmap,
     Digest,
-    Facts,
     HolderId,
     JobId,
-    Miss,
-    PlaceIndex,
+    MissedDuty,
     Reveal,
     Role,
+    RoundId,
+    RoundRecord,
     SeatIndex,
-    Slot,
+    SlotIndex,
     Terms,
     Verdict,
 )
 
-_SLOT_TYPES = ("uint256", "address", "uint256", "uint32")
+_ROUND_ID_TYPES = ("uint256", "address", "uint256", "uint32")
 _TERMS_TYPE = (
     "(uint32,uint16,uint16,uint16,uint16,uint8,uint16,uint32,uint32,uint32,uint32,uint32,uint32,"
     "uint32,uint32,uint32,uint32,uint32,uint64,uint32,uint32,uint64,"
@@ -40,7 +40,7 @@ _TERMS_TYPE = (
 )
 NO_SEAT: Final = SeatIndex(0)
 _ACCUMULATOR_BYTES = 28
-"""Of the words' accumulator, which shares its storage word with another."""
+"""Of the votes' accumulator, which shares its storage word with another."""
 
 
 def keccak256(data: bytes) -> Digest:
@@ -63,39 +63,43 @@ def hash_fields(types: Sequence[str], values: Sequence[object]) -> Digest:
     return keccak256(encode(list(types), list(values)))
 
 
-def slot_values(slot: Slot) -> tuple[object, ...]:
-    """A slot as fields of a hash."""
-    return (slot.domain.chain_id, slot.domain.rounds, slot.job, slot.round)
+def round_id_values(round_id: RoundId) -> tuple[object, ...]:
+    """A round id as fields of a hash."""
+    return (round_id.domain.chain_id, round_id.domain.rounds, round_id.job, round_id.round)
 
 
-def hash_in_slot(name: str, slot: Slot, types: Sequence[str], values: Sequence[object]) -> Digest:
-    """keccak-256 of the tag, the slot and the fields that follow them."""
-    return hash_fields(("bytes32", *_SLOT_TYPES, *types), (tag(name), *slot_values(slot), *values))
+def hash_in_round(
+    name: str, round_id: RoundId, types: Sequence[str], values: Sequence[object]
+) -> Digest:
+    """keccak-256 of the tag, the round id and the fields that follow them."""
+    return hash_fields(
+        ("bytes32", *_ROUND_ID_TYPES, *types), (tag(name), *round_id_values(round_id), *values)
+    )
 
 
-def slot_hash(slot: Slot) -> Digest:
-    """The slot as the attestation policy knows it."""
-    return hash_fields(_SLOT_TYPES, slot_values(slot))
+def round_id_hash(round_id: RoundId) -> Digest:
+    """The round id as the attestation policy knows it."""
+    return hash_fields(_ROUND_ID_TYPES, round_id_values(round_id))
 
 
-def data_seed(slot: Slot, source: Digest, block_hash: Digest) -> Digest:
-    """The data seed of the round in `slot`.
+def data_seed(round_id: RoundId, source: Digest, block_hash: Digest) -> Digest:
+    """The data seed of the round in `round_id`.
 
     Args:
         source: reveal accumulator of the round before; zero for a round opened from WAITING.
         block_hash: of the block before the one in which that REVEAL ended, or the round opened.
     """
-    return hash_in_slot("atoll.data.v2", slot, ("bytes32", "bytes32"), (source, block_hash))
+    return hash_in_round("atoll.data.v2", round_id, ("bytes32", "bytes32"), (source, block_hash))
 
 
-def audit_seed(slot: Slot, reveals: Digest, block_hash: Digest) -> Digest:
+def audit_seed(round_id: RoundId, reveals: Digest, block_hash: Digest) -> Digest:
     """The audit seed of a round, from the block in which its MERGE opened."""
     types = ("bytes32", "bytes32")
-    return hash_in_slot("atoll.audit.v3", slot, types, (reveals, block_hash))
+    return hash_in_round("atoll.audit.v3", round_id, types, (reveals, block_hash))
 
 
 def commitment(
-    slot: Slot, seed: Digest, seat: SeatIndex, account: Address, said: tuple[Reveal, Digest]
+    round_id: RoundId, seed: Digest, seat: SeatIndex, account: Address, said: tuple[Reveal, Digest]
 ) -> Digest:
     """What a provider commits; the account is part of it, so that nobody can open a copy.
 
@@ -105,9 +109,13 @@ def commitment(
     """
     reveal, model = said
     types = ("bytes32", "uint16", "address", "bytes32", "bytes32", "bytes32", "bytes32", "bytes32")
-    leaves, root, key = keccak256(reveal.leaves), reveal.update_root, reveal.key_hash
-    values = (seed, seat, account, leaves, root, model, key, reveal.salt)
-    return hash_in_slot("atoll.commit.v2", slot, types, values)
+    checkpoint_commitments, root, key = (
+        keccak256(reveal.checkpoint_commitments),
+        reveal.update_root,
+        reveal.key_hash,
+    )
+    values = (seed, seat, account, checkpoint_commitments, root, model, key, reveal.salt)
+    return hash_in_round("atoll.commit.v2", round_id, types, values)
 
 
 def accumulate_reveal(accumulator: Digest, seat: SeatIndex, commitment: Digest) -> Digest:
@@ -116,35 +124,35 @@ def accumulate_reveal(accumulator: Digest, seat: SeatIndex, commitment: Digest) 
 
 
 def cut_off(digest: Digest) -> Digest:
-    """A digest as the words' accumulator has it: 28 bytes and 4 zero bytes."""
+    """A digest as the votes' accumulator has it: 28 bytes and 4 zero bytes."""
     return Digest(digest[:_ACCUMULATOR_BYTES] + bytes(32 - _ACCUMULATOR_BYTES))
 
 
-def accumulate_word(accumulator: Digest, place: PlaceIndex, has: Bitmap) -> Digest:
-    """The running hash of a committee draw's words after one more."""
-    return cut_off(hash_fields(("bytes32", "uint256", "uint256"), (accumulator, place, has)))
+def accumulate_vote(accumulator: Digest, slot: SlotIndex, has: Bitmap) -> Digest:
+    """The running hash of a committee draw's votes after one more."""
+    return cut_off(hash_fields(("bytes32", "uint256", "uint256"), (accumulator, slot, has)))
 
 
-def accumulate_words(committee_draw: Digest, words: Iterable[tuple[PlaceIndex, Bitmap]]) -> Digest:
-    """Of a committee draw with this seed: all its words, in the chain's order."""
+def accumulate_votes(committee_draw: Digest, votes: Iterable[tuple[SlotIndex, Bitmap]]) -> Digest:
+    """Of a committee draw with this seed: all its votes, in the chain's order."""
     accumulator = cut_off(committee_draw)
-    for place, has in words:
-        accumulator = accumulate_word(accumulator, place, has)
+    for slot, has in votes:
+        accumulator = accumulate_vote(accumulator, slot, has)
     return accumulator
 
 
-def certificate_hash(slot: Slot, seed: Digest, words: Digest, verdict: Verdict) -> Digest:
-    """What a committee signs, as it is: `seed` is the data seed, `words` the accumulator."""
+def certificate_hash(round_id: RoundId, seed: Digest, votes: Digest, verdict: Verdict) -> Digest:
+    """What a committee signs, as it is: `seed` is the data seed, `votes` the accumulator."""
     types = ("bytes32", "bytes32", "uint256", "uint16", "bytes32", "bytes32", "bytes8")
     cid = keccak256(verdict.cid)
-    values = (seed, words, verdict.excluded, verdict.merged, verdict.state, cid, verdict.loss)
-    return hash_in_slot("atoll.certificate.v1", slot, types, values)
+    values = (seed, votes, verdict.excluded, verdict.merged, verdict.state, cid, verdict.loss)
+    return hash_in_round("atoll.certificate.v1", round_id, types, values)
 
 
-def facts_hash(facts: Facts) -> Digest:
+def record_hash(record: RoundRecord) -> Digest:
     """The one word that the contract keeps of a settled round."""
     types = ("bytes32",) * 6 + ("uint256",) * 5
-    return hash_fields(types, (tag("atoll.facts.v1"), *astuple(facts)))
+    return hash_fields(types, (tag("atoll.facts.v1"), *astuple(record)))
 
 
 def bond_lock(job: JobId, role: Role, holder: HolderId) -> Digest:
@@ -154,14 +162,14 @@ def bond_lock(job: JobId, role: Role, holder: HolderId) -> Digest:
 
 
 def fault_id(
-    members: Slot, role: Role, holder: HolderId, kind: Miss, seat: SeatIndex = NO_SEAT
+    members: RoundId, role: Role, holder: HolderId, kind: MissedDuty, seat: SeatIndex = NO_SEAT
 ) -> Digest:
-    """Names one miss of a holder in a round; `members.domain` has the address of Members.
+    """Names one missed duty of a holder in a round; `members.domain` has the address of Members.
 
     Args:
         seat: that a dropped accusation is about; 0 of other kinds.
     """
-    chain_id, contract, job, round = slot_values(members)
+    chain_id, contract, job, round = round_id_values(members)
     what = seat << 8 | int(kind)
     return hash_fields(
         ("bytes32", "uint256", "address", "uint256", "uint8", "uint32", "uint32", "uint256"),
@@ -170,14 +178,14 @@ def fault_id(
 
 
 def update_root(size: int, piece_root: Digest) -> Digest:
-    """What is committed of an update of so many bytes; `bits.pieces` has the root over them."""
+    """What is committed of an update of so many bytes; `numerics.pieces` has the root over them."""
     return hash_fields(("bytes32", "uint64", "bytes32"), (tag("atoll.update.v1"), size, piece_root))
 
 
 def dither_key(data_seed: Digest, seat: int, section: int, piece: int) -> Digest:
     """The key of one piece's dither in a seat's update; section 0 is the pseudo-gradient."""
-    place = seat.to_bytes(2, "big") + section.to_bytes(1, "big") + piece.to_bytes(4, "big")
-    return keccak256(data_seed + place)
+    position = seat.to_bytes(2, "big") + section.to_bytes(1, "big") + piece.to_bytes(4, "big")
+    return keccak256(data_seed + position)
 
 
 def terms_hash(terms: Terms) -> Digest:

@@ -1,4 +1,4 @@
-"""Who holds, or held, a seat or a place of a job.
+"""Who holds, or held, a seat or a slot of a job.
 
 Rule of this file: everything is frozen, mappings are replaced and never changed, and every field
 follows from the contracts' events and their blocks alone.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_ROUND,
     Address,
     HolderId,
-    Miss,
+    MissedDuty,
     Role,
     RoundIndex,
     Wei,
@@ -24,16 +24,16 @@ _FIRST_ROUND: Final = RoundIndex(0)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds, or held, a seat or a place: in rounds `start` to, but not, `to`.
+    """Who holds, or held, a seat or a slot: in rounds `start` to, but not, `to`.
 
     Attributes:
-        index: the seat or the place.
+        index: the seat or the slot.
         bond: wei that are left of it.
         is_ready, ready_until: of a verifier, whether it said so, and by when it has to.
-        lost_from: the first round that a fall took the pay of.
+        lost_from: the first round that a slash took the pay of.
         claimed_to: the first round that it has not claimed.
-        missed: a seat's miss that nobody has cut yet, by its round; `cuts` what was cut.
-        bound_until: of a provider that disagreed, when its bond may go home at the earliest.
+        missed: a seat's missed duty that is not penalised yet, by its round; `penalties` what was
+        taken. bound_until: of a provider that disagreed, when its bond may go home at the earliest.
     """
 
     id: HolderId
@@ -46,11 +46,11 @@ class Holder:
     is_ready: bool = False
     ready_until: int = 0
     lost_from: RoundIndex = NO_ROUND
-    has_fallen: bool = False
+    is_slashed: bool = False
     claimed_to: RoundIndex = _FIRST_ROUND
     is_released: bool = False
     missed: RoundIndex = NO_ROUND
-    cuts: frozenset[tuple[RoundIndex, Miss]] = frozenset()
+    penalties: frozenset[tuple[RoundIndex, MissedDuty]] = frozenset()
     bound_until: int = 0
 
     def counts_in(self, round: int) -> bool:

@@ -11,40 +11,40 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from atoll.protocol.audit_reports import fine_word
+from atoll.protocol.audit_reports import valid_digest
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments, key_hash
 from atoll.protocol.clocks import last_moment
 from atoll.protocol.game_records import parties
 from atoll.protocol.holders import Holder
-from atoll.protocol.leaves import Leaves, key_hash
-from atoll.protocol.owes import is_played
+from atoll.protocol.obligations import is_played
 from atoll.protocol.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_HOLDER,
     NO_ROUND,
     Address,
     Digest,
     HolderId,
     JobStatus,
-    Miss,
+    MissedDuty,
     Phase,
-    PlaceIndex,
     Role,
     RoundIndex,
     SeatIndex,
+    SlotIndex,
     bits,
 )
+from atoll.protocol.views import JobView
 
 _NO_SEAT: Final = SeatIndex(0)
 
 
-class Call(StrEnum):
+class KeeperCallKind(StrEnum):
     ADVANCE = "advance"
     SEED_AUDIT = "seedAudit"
     SETTLE_LATE = "settleLate"
-    CUT_SEAT = "cutSeat"
-    CUT_MEMBER = "cutMember"
+    PENALISE_SEAT = "penaliseSeat"
+    PENALISE_MEMBER = "penaliseMember"
     ABSENT = "absent"
     REPORT_MISSING_KEY = "reportMissingKey"
     NO_KEY = "noKey"
@@ -53,7 +53,7 @@ class Call(StrEnum):
     SETTLE_CONTEST = "settleContest"
     DROPPED = "dropped"
     PROVEN = "proven"
-    END_FALLEN = "endFallen"
+    END_SLASHED = "endSlashed"
     CLAIM = "claim"
     BURN = "burn"
     RELEASE = "release"
@@ -68,7 +68,7 @@ class KeeperCall:
         role, holder: whose id, where it names one.
     """
 
-    call: Call
+    call: KeeperCallKind
     round: RoundIndex
     role: Role = Role.PROVIDER
     holder: HolderId = NO_HOLDER
@@ -88,16 +88,18 @@ def keeper_calls(view: JobView, now: int) -> Iterator[KeeperCall]:
     for holder in view.providers.values():
         if holder.missed != NO_ROUND:
             seat = SeatIndex(holder.index)
-            yield KeeperCall(Call.CUT_SEAT, holder.missed, Role.PROVIDER, holder.id, seat)
+            yield KeeperCall(
+                KeeperCallKind.PENALISE_SEAT, holder.missed, Role.PROVIDER, holder.id, seat
+            )
     yield from _silent(view, now)
-    for past in view.auditing(now):
-        yield from _leaked(past, now)
-        yield from _absent(view, past, now)
-        yield from _struck(view, past, now)
-        yield from _contests(view, past, now)
-        yield from _dropped(view, past, now)
-    for past in view.settled:
-        yield from _proven(view, past)
+    for settled_round in view.auditing(now):
+        yield from _leaked(settled_round, now)
+        yield from _absent(view, settled_round, now)
+        yield from _struck(view, settled_round, now)
+        yield from _contests(view, settled_round, now)
+        yield from _dropped(view, settled_round, now)
+    for settled_round in view.settled:
+        yield from _proven(view, settled_round)
     yield from _over(view)
     yield from _decided_contests(view, now)
     yield from money(view, now)
@@ -106,149 +108,179 @@ def keeper_calls(view: JobView, now: int) -> Iterator[KeeperCall]:
 def _phase(view: JobView, now: int) -> Iterator[KeeperCall]:
     running = view.open
     if view.is_advance_due(now):
-        yield KeeperCall(Call.ADVANCE, view.round)
+        yield KeeperCall(KeeperCallKind.ADVANCE, view.round)
     if running is None or running.phase is not Phase.MERGE:
         return
     if not any(running.audit_seed) and now >= running.seed_due:
-        yield KeeperCall(Call.SEED_AUDIT, view.round)
+        yield KeeperCall(KeeperCallKind.SEED_AUDIT, view.round)
     terms = view.require_terms()
     if max(running.deadline, terms.expiry) <= now < last_moment(terms):
-        yield KeeperCall(Call.SETTLE_LATE, view.round)
+        yield KeeperCall(KeeperCallKind.SETTLE_LATE, view.round)
 
 
 # --- misses ---
 
 
 def _silent(view: JobView, now: int) -> Iterator[KeeperCall]:
-    """Committee members that gave no word."""
-    places = {
-        (past.round, past.places[place])
-        for past in view.auditing(now)
-        for place in map(PlaceIndex, bits(past.silent))
+    """Committee members that cast no vote."""
+    slots = {
+        (settled_round.round, settled_round.slots[slot])
+        for settled_round in view.auditing(now)
+        for slot in map(SlotIndex, bits(settled_round.silent))
     }
     if view.open is not None:
-        silent = map(PlaceIndex, bits(view.open.silent))
-        places |= {(view.open.round, view.open.places[place]) for place in silent}
-    for round, holder in sorted(places):
-        if (round, Miss.SILENCE) not in view.verifiers[holder].cuts:
-            yield KeeperCall(Call.CUT_MEMBER, round, Role.VERIFIER, holder)
+        silent = map(SlotIndex, bits(view.open.silent))
+        slots |= {(view.open.round, view.open.slots[slot]) for slot in silent}
+    for round, holder in sorted(slots):
+        if (round, MissedDuty.SILENCE) not in view.verifiers[holder].penalties:
+            yield KeeperCall(KeeperCallKind.PENALISE_MEMBER, round, Role.VERIFIER, holder)
 
 
-def _absent(view: JobView, past: SettledRound, now: int) -> Iterator[KeeperCall]:
+def _absent(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
     """Auditors that left a duty out: no audit report, not opened, or opened without the seat."""
-    if now < past.clock.open_end:
+    if now < settled_round.clock.open_end:
         return
-    for place, seats in past.duties.items():
-        holder = view.verifiers[past.places[place]]
-        if (past.round, Miss.AUDIT) in holder.cuts:
+    for slot, seats in settled_round.duties.items():
+        holder = view.verifiers[settled_round.slots[slot]]
+        if (settled_round.round, MissedDuty.AUDIT) in holder.penalties:
             continue
-        body = past.bodies.get(holder.id)
+        body = settled_round.bodies.get(holder.id)
         excluded = [seat for seat in seats if body is None or body.of(seat) is None]
         if excluded:
-            yield KeeperCall(Call.ABSENT, past.round, Role.VERIFIER, holder.id, excluded[0])
+            yield KeeperCall(
+                KeeperCallKind.ABSENT, settled_round.round, Role.VERIFIER, holder.id, excluded[0]
+            )
 
 
-def _struck(view: JobView, past: SettledRound, now: int) -> Iterator[KeeperCall]:
-    """Drawn seats without the key they committed to: a miss and the pay; from half on the bond."""
-    if now < past.clock.keys_end:
+def _struck(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
+    """Drawn seats without the key they committed to: a missed duty and the pay; from half on the
+    bond."""
+    if now < settled_round.clock.keys_end:
         return
-    for seat in map(SeatIndex, bits(past.drawn)):
-        holder = view.providers[past.seats[seat]]
-        about = (past.round, Role.PROVIDER, holder.id, seat)
-        if past.key_of(seat) is not None or holder.has_fallen:
+    for seat in map(SeatIndex, bits(settled_round.drawn)):
+        holder = view.providers[settled_round.seats[seat]]
+        about = (settled_round.round, Role.PROVIDER, holder.id, seat)
+        if settled_round.key_of(seat) is not None or holder.is_slashed:
             continue
-        if not past.struck >> seat & 1:
-            yield KeeperCall(Call.REPORT_MISSING_KEY, *about)
-        if now >= past.clock.half:
-            yield KeeperCall(Call.NO_KEY, *about)
+        if not settled_round.struck >> seat & 1:
+            yield KeeperCall(KeeperCallKind.REPORT_MISSING_KEY, *about)
+        if now >= settled_round.clock.half:
+            yield KeeperCall(KeeperCallKind.NO_KEY, *about)
 
 
 # --- what was opened ---
 
 
-def leaked_keys(past: SettledRound, now: int, told: Iterable[Digest] = ()) -> Iterator[Shown]:
+def leaked_keys(
+    settled_round: SettledRound, now: int, told: Iterable[Digest] = ()
+) -> Iterator[Shown]:
     """Keys of paid seats that are known before AUDIT ends: from the chain, or that one was told."""
-    if not past.clock.is_auditing(now):
+    if not settled_round.clock.is_auditing(now):
         return
     by_hash = {key_hash(key): key for key in told if any(key)}
-    for seat in map(SeatIndex, bits(past.pay & past.facts.revealed)):
-        if seat in past.leaks or not past.reveals[seat].segments:
+    for seat in map(SeatIndex, bits(settled_round.pay & settled_round.record.revealed)):
+        if seat in settled_round.leaks or not settled_round.reveals[seat].segments:
             continue
-        key = past.known_key(seat) or by_hash.get(past.reveals[seat].reveal.key_hash)
+        key = settled_round.known_key(seat) or by_hash.get(
+            settled_round.reveals[seat].reveal.key_hash
+        )
         if key is not None:
             yield Shown(seat, key)
 
 
-def _leaked(past: SettledRound, now: int) -> Iterator[KeeperCall]:
+def _leaked(settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
     """Shown early by its own holder: whoever shows it again takes half of the pay."""
-    for shown in leaked_keys(past, now):
-        about = (Role.PROVIDER, past.reveals[shown.seat].holder, shown.seat)
-        yield KeeperCall(Call.LEAK, past.round, *about)
+    for shown in leaked_keys(settled_round, now):
+        about = (Role.PROVIDER, settled_round.reveals[shown.seat].holder, shown.seat)
+        yield KeeperCall(KeeperCallKind.LEAK, settled_round.round, *about)
 
 
-def wrong_words(view: JobView, past: SettledRound) -> Iterator[tuple[HolderId, SeatIndex]]:
-    """Opened *fine* whose word is not what the seat's leaves and its key give, early or not."""
-    for auditor, body in past.bodies.items():
+def wrong_digests(
+    view: JobView, settled_round: SettledRound
+) -> Iterator[tuple[HolderId, SeatIndex]]:
+    """Opened *valid* whose digest is not what the seat's checkpoint commitments and its key give,
+    early or not."""
+    for auditor, body in settled_round.bodies.items():
         account = view.verifiers[auditor].account
         for duty in body.duties:
-            key = past.known_key(duty.seat)
-            if not duty.is_fine or key is None or duty.seat in past.leaks:
+            key = settled_round.known_key(duty.seat)
+            if not duty.is_valid or key is None or duty.seat in settled_round.leaks:
                 continue
-            if _word_of(account, past.reveals[duty.seat].reveal.leaves, key) != duty.word:
+            if (
+                _digest_of(
+                    account, settled_round.reveals[duty.seat].reveal.checkpoint_commitments, key
+                )
+                != duty.digest
+            ):
                 yield auditor, duty.seat
 
 
 @lru_cache(maxsize=4096)
-def _word_of(account: Address, leaves: bytes, key: Digest) -> Digest:
-    """What the account says of these leaves; remembered, as every look at an audit asks again."""
-    return fine_word(account, Leaves.from_bytes(leaves).words(key))
+def _digest_of(account: Address, checkpoint_commitments: bytes, key: Digest) -> Digest:
+    """What the account says of these checkpoint commitments; remembered, as every look at an audit
+    asks again."""
+    return valid_digest(
+        account, CheckpointCommitments.from_bytes(checkpoint_commitments).work_tags(key)
+    )
 
 
-def _contests(view: JobView, past: SettledRound, now: int) -> Iterator[KeeperCall]:
-    if now < past.clock.open_end:
+def _contests(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
+    if now < settled_round.clock.open_end:
         return
-    for auditor, seat in wrong_words(view, past):
-        is_new = (auditor, seat) not in past.contests
-        if is_new and not view.providers[past.seats[seat]].has_fallen:
-            yield KeeperCall(Call.CONTEST, past.round, Role.VERIFIER, auditor, seat)
+    for auditor, seat in wrong_digests(view, settled_round):
+        is_new = (auditor, seat) not in settled_round.contests
+        if is_new and not view.providers[settled_round.seats[seat]].is_slashed:
+            yield KeeperCall(
+                KeeperCallKind.CONTEST, settled_round.round, Role.VERIFIER, auditor, seat
+            )
 
 
 def _decided_contests(view: JobView, now: int) -> Iterator[KeeperCall]:
-    for past in view.settled:
-        for (auditor, seat), contest in past.contests.items():
+    for settled_round in view.settled:
+        for (auditor, seat), contest in settled_round.contests.items():
             is_open = contest.is_wrong is None
-            if is_open and view.is_final(Role.PROVIDER, past.seats[seat], past.round, now):
-                yield KeeperCall(Call.SETTLE_CONTEST, past.round, Role.VERIFIER, auditor, seat)
+            if is_open and view.is_final(
+                Role.PROVIDER, settled_round.seats[seat], settled_round.round, now
+            ):
+                yield KeeperCall(
+                    KeeperCallKind.SETTLE_CONTEST, settled_round.round, Role.VERIFIER, auditor, seat
+                )
 
 
-def _dropped(view: JobView, past: SettledRound, now: int) -> Iterator[KeeperCall]:
-    """Opened *differs* that their authors did not play in time."""
-    if now < past.clock.half:
+def _dropped(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
+    """Opened *mismatch* that their authors did not play in time."""
+    if now < settled_round.clock.half:
         return
-    for auditor, body in past.bodies.items():
+    for auditor, body in settled_round.bodies.items():
         author = view.verifiers[auditor]
         for duty in body.duties:
-            is_over = view.providers[past.seats[duty.seat]].has_fallen
-            is_kept = duty.is_fine or is_over or is_played(view, past, author.account, duty)
-            if not is_kept and (auditor, duty.seat) not in past.dropped:
-                yield KeeperCall(Call.DROPPED, past.round, Role.VERIFIER, auditor, duty.seat)
+            is_over = view.providers[settled_round.seats[duty.seat]].is_slashed
+            is_kept = (
+                duty.is_valid or is_over or is_played(view, settled_round, author.account, duty)
+            )
+            if not is_kept and (auditor, duty.seat) not in settled_round.dropped:
+                yield KeeperCall(
+                    KeeperCallKind.DROPPED, settled_round.round, Role.VERIFIER, auditor, duty.seat
+                )
 
 
-def _proven(view: JobView, past: SettledRound) -> Iterator[KeeperCall]:
-    """Opened *differs* about who has fallen since, by whose game it may be."""
-    for auditor, body in past.bodies.items():
+def _proven(view: JobView, settled_round: SettledRound) -> Iterator[KeeperCall]:
+    """Opened *mismatch* about who has been slashed since, by whose game it may be."""
+    for auditor, body in settled_round.bodies.items():
         for duty in body.duties:
-            is_new = not duty.is_fine and (auditor, duty.seat) not in past.proven
-            if is_new and view.providers[past.seats[duty.seat]].has_fallen:
-                yield KeeperCall(Call.PROVEN, past.round, Role.VERIFIER, auditor, duty.seat)
+            is_new = not duty.is_valid and (auditor, duty.seat) not in settled_round.proven
+            if is_new and view.providers[settled_round.seats[duty.seat]].is_slashed:
+                yield KeeperCall(
+                    KeeperCallKind.PROVEN, settled_round.round, Role.VERIFIER, auditor, duty.seat
+                )
 
 
 def _over(view: JobView) -> Iterator[KeeperCall]:
-    """Games about who fell otherwise than by one of them."""
+    """Games about who was slashed otherwise than by one of them."""
     open_ = (game.claim for game in view.games.values() if game.is_open)
-    fallen = {parties(claim) for claim in open_ if view.has_fallen(claim)}
-    for about in sorted(party for party in fallen if party is not None):
-        yield KeeperCall(Call.END_FALLEN, view.round, about[1], about[2])
+    slashed = {parties(claim) for claim in open_ if view.is_slashed(claim)}
+    for about in sorted(party for party in slashed if party is not None):
+        yield KeeperCall(KeeperCallKind.END_SLASHED, view.round, about[1], about[2])
 
 
 # --- money ---
@@ -262,20 +294,20 @@ def money(view: JobView, now: int) -> Iterator[KeeperCall]:
     for holder in (*view.providers.values(), *view.verifiers.values()):
         to = claimable_to(view, holder, now)
         rounds = view.settled[holder.claimed_to : to]
-        is_worth = any(round_pay(terms, past, holder) for past in rounds)
-        if rounds and (is_worth or holder.has_fallen):
+        is_worth = any(round_pay(terms, settled_round, holder) for settled_round in rounds)
+        if rounds and (is_worth or holder.is_slashed):
             end = RoundIndex(min(to, holder.claimed_to + MOST_CLAIMED))
-            yield KeeperCall(Call.CLAIM, end, holder.role, holder.id)
+            yield KeeperCall(KeeperCallKind.CLAIM, end, holder.role, holder.id)
         if is_releasable(view, holder, now):
-            yield KeeperCall(Call.RELEASE, view.round, holder.role, holder.id)
+            yield KeeperCall(KeeperCallKind.RELEASE, view.round, holder.role, holder.id)
     to = burnable_to(view, now)
-    if any(unpaid(terms, past) for past in view.settled[view.burnt_to : to]):
-        yield KeeperCall(Call.BURN, RoundIndex(min(to, view.burnt_to + MOST_CLAIMED)))
+    if any(unpaid(terms, settled_round) for settled_round in view.settled[view.burnt_to : to]):
+        yield KeeperCall(KeeperCallKind.BURN, RoundIndex(min(to, view.burnt_to + MOST_CLAIMED)))
 
 
 def burnable_to(view: JobView, now: int) -> RoundIndex:
     """The first round that `burn` cannot go through yet."""
-    over = sum(past.clock.window_end <= now for past in view.settled)
+    over = sum(settled_round.clock.window_end <= now for settled_round in view.settled)
     return RoundIndex(max(over, view.burnt_to))
 
 

@@ -53,10 +53,10 @@ from atoll.protocol.terms import (
     check_terms,
     most_borne,
     shown_bytes,
-    terms_from_plain,
-    terms_to_plain,
+    terms_from_json_value,
+    terms_to_json_value,
 )
-from atoll.protocol.words import Digest, Terms
+from atoll.protocol.types import Digest, Terms
 
 MANIFEST_VERSION: Final = 1
 MAX_MANIFEST_BYTES: Final = 16 * 1024
@@ -355,7 +355,8 @@ class DataSpec(_Spec):
 
 
 class InnerSpec(_Spec):
-    """The inner optimiser: H `steps` a round on `batch` sequences, a leaf every `segment` steps.
+    """The inner optimiser: H `steps` a round on `batch` sequences, a checkpoint commitment every
+    `segment` steps.
 
     The schedule counts global steps (round · H + step). `cosine` falls to zero at the
     job's end.
@@ -515,7 +516,7 @@ class CodecSpec(_Spec):
         return self.feedback != "0"
 
     @property
-    def carries_more(self) -> bool:
+    def is_stateful(self) -> bool:
         """Whether a seat brings to a round what nobody else has, beside moments."""
         return self.carries_params
 
@@ -539,7 +540,7 @@ class CodecSpec(_Spec):
 
 def reset_period_of(codec: CodecSpec, most: int) -> int:
     """The reset period of a job: rounds where seats carry what nobody else has, else one."""
-    return most if codec.carries_more else 1
+    return most if codec.is_stateful else 1
 
 
 RuleName = Annotated[str, AfterValidator(OneOf("merge rule", RULES))]
@@ -579,7 +580,7 @@ class RobustSpec(_Spec):
 
 
 def _parse_terms(value: object) -> object:
-    return terms_from_plain(value) if isinstance(value, dict) else value
+    return terms_from_json_value(value) if isinstance(value, dict) else value
 
 
 def _check_terms(terms: Terms) -> Terms:
@@ -594,8 +595,8 @@ class Manifest(_Spec):
     """A job, whole. Build it from a preset or `from_bytes`; constructing it raises ValidationError.
 
     `created` is unix seconds and distinguishes two jobs that are otherwise the same. `tables` is
-    the root over what its steps read of schedule and positions (`bits.tables`). Round r opens from
-    public data, whatever a seat did before, where r is a multiple of `reset_period`.
+    the root over what its steps read of schedule and positions (`numerics.tables`). Round r opens
+    from public data, whatever a seat did before, where r is a multiple of `reset_period`.
     """
 
     version: Literal[1]
@@ -616,7 +617,7 @@ class Manifest(_Spec):
         Terms,
         BeforeValidator(_parse_terms),
         AfterValidator(_check_terms),
-        PlainSerializer(terms_to_plain),
+        PlainSerializer(terms_to_json_value),
     ]
 
     @model_validator(mode="after")
@@ -639,7 +640,7 @@ class Manifest(_Spec):
             raise ValueError(f"an overlap of {self.codec.overlap} in rounds of {inner.steps} steps")
         if terms.rounds * inner.steps > MAX_STEPS:
             raise ValueError(f"more than {MAX_STEPS} steps, each of which has its rate in a table")
-        if self.reset_period > (terms.rounds if self.codec.carries_more else 1):
+        if self.reset_period > (terms.rounds if self.codec.is_stateful else 1):
             raise ValueError(
                 f"a reset period of {self.reset_period} rounds does not go with this codec"
             )
@@ -716,7 +717,7 @@ class Manifest(_Spec):
     def shares_moments(self) -> bool:
         """Whether updates have the moments of the inner optimiser, and rounds open with them."""
         has_moments = self.inner.properties.slots_with(self.inner.momentum)
-        return bool(has_moments) and not self.codec.carries_more
+        return bool(has_moments) and not self.codec.is_stateful
 
     @property
     def segments(self) -> int:

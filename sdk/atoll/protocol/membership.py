@@ -12,20 +12,20 @@ from typing import Any, Final, TypeVar
 
 from atoll.protocol import events as ev
 from atoll.protocol.holders import Holder
-from atoll.protocol.misses import ORDINARY, Record
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.missed_duties import ORDINARY, MissRecord
+from atoll.protocol.types import (
     NO_ROUND,
     Bitmap,
     BlockRef,
     HolderId,
     JobStatus,
-    Miss,
+    MissedDuty,
     Phase,
     Role,
     RoundIndex,
     Wei,
 )
+from atoll.protocol.views import JobView
 
 Handler = Callable[[JobView, Any, BlockRef], JobView]
 K = TypeVar("K")
@@ -115,7 +115,7 @@ def _gateway_announced(view: JobView, event: ev.GatewayAnnounced, block: BlockRe
     return replace(view, gateways=put(view.gateways, event.account, event.url))
 
 
-# --- seats and places ---
+# --- seats and slots ---
 
 
 def _seated(view: JobView, event: ev.Seated, block: BlockRef) -> JobView:
@@ -132,7 +132,7 @@ def _seat_leaving(view: JobView, event: ev.SeatLeaving, block: BlockRef) -> JobV
 
 def _enrolled(view: JobView, event: ev.Enrolled, block: BlockRef) -> JobView:
     bond, until = Wei(event.bond), event.ready_until
-    holder = Holder(event.id, Role.VERIFIER, event.account, event.place, event.start, bond)
+    holder = Holder(event.id, Role.VERIFIER, event.account, event.slot, event.start, bond)
     return _with(view, replace(holder, ready_until=until, claimed_to=event.start))
 
 
@@ -140,37 +140,37 @@ def _ready(view: JobView, event: ev.Ready, block: BlockRef) -> JobView:
     return with_holder(view, Role.VERIFIER, event.id, is_ready=True)
 
 
-def _place_leaving(view: JobView, event: ev.PlaceLeaving, block: BlockRef) -> JobView:
+def _slot_leaving(view: JobView, event: ev.SlotLeaving, block: BlockRef) -> JobView:
     view = with_holder(view, Role.VERIFIER, event.id, to=event.to)
     running = view.open
-    if running is None or running.ready >> event.place & 1:
+    if running is None or running.ready >> event.slot & 1:
         return view
     # Said while the round ran, and taken back before it counted.
     return with_holder(view, Role.VERIFIER, event.id, is_ready=False)
 
 
 def _missed(view: JobView, event: ev.Missed, block: BlockRef) -> JobView:
-    """A cut; after an ordinary miss the next one is dearer."""
+    """A penalty; after an ordinary missed duty the next one is dearer."""
     holder = view.holders(event.role)[event.id]
-    still = NO_ROUND if event.kind is Miss.SEAT else holder.missed
-    bond = Wei(max(0, holder.bond - event.cut))
-    cuts = holder.cuts | {(event.round, event.kind)}
-    view = with_holder(view, event.role, event.id, bond=bond, missed=still, cuts=cuts)
+    still = NO_ROUND if event.kind is MissedDuty.SEAT else holder.missed
+    bond = Wei(max(0, holder.bond - event.penalty))
+    penalties = holder.penalties | {(event.round, event.kind)}
+    view = with_holder(view, event.role, event.id, bond=bond, missed=still, penalties=penalties)
     if event.kind not in ORDINARY:
         return view
     key = (event.role, event.account)
-    record = view.records.get(key, Record()).missed(event.round, holder.start)
-    return replace(view, records=put(view.records, key, record))
+    record = view.miss_records.get(key, MissRecord()).missed(event.round, holder.start)
+    return replace(view, miss_records=put(view.miss_records, key, record))
 
 
-def _fell(view: JobView, event: ev.Fell, block: BlockRef) -> JobView:
+def _holder_slashed(view: JobView, event: ev.HolderSlashed, block: BlockRef) -> JobView:
     holder = view.holders(event.role)[event.id]
     return with_holder(
         view,
         event.role,
         event.id,
         bond=Wei(max(0, holder.bond - event.slashed)),
-        has_fallen=True,
+        is_slashed=True,
         lost_from=RoundIndex(min(holder.lost_from, event.lost_from)),
     )
 
@@ -193,8 +193,8 @@ MEMBERSHIP_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.SeatLeaving: _seat_leaving,
     ev.Enrolled: _enrolled,
     ev.Ready: _ready,
-    ev.PlaceLeaving: _place_leaving,
+    ev.SlotLeaving: _slot_leaving,
     ev.Missed: _missed,
-    ev.Fell: _fell,
+    ev.HolderSlashed: _holder_slashed,
     ev.Released: _released,
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from atoll.protocol.hashing import keccak256
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 
 HashFunction = Callable[[bytes], Digest]
 

@@ -10,10 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
-from atoll.protocol.hashing import accumulate_reveal, accumulate_words, certificate_hash
-from atoll.protocol.leaves import LEAF_BYTES, Leaves, plain_words
-from atoll.protocol.merge_inputs import MergeFacts, had, is_settled_who_is_had
-from atoll.protocol.words import (
+from atoll.protocol.checkpoint_commitments import (
+    CHECKPOINT_COMMITMENT_BYTES,
+    CheckpointCommitments,
+    plain_tags,
+)
+from atoll.protocol.hashing import accumulate_reveal, accumulate_votes, certificate_hash
+from atoll.protocol.merge_inputs import MergeRecord, available_seats, is_availability_settled
+from atoll.protocol.types import (
     NO_BITS,
     ZERO_DIGEST,
     Address,
@@ -22,11 +26,11 @@ from atoll.protocol.words import (
     Digest,
     HolderId,
     Phase,
-    PlaceIndex,
     Reveal,
+    RoundId,
     RoundIndex,
     SeatIndex,
-    Slot,
+    SlotIndex,
     Verdict,
     to_bitmap,
 )
@@ -49,18 +53,18 @@ class SeatReveal:
     reveal: Reveal
 
     @property
-    def leaves(self) -> Leaves:
+    def checkpoint_commitments(self) -> CheckpointCommitments:
         """States and blinded tags."""
-        return Leaves.from_bytes(self.reveal.leaves)
+        return CheckpointCommitments.from_bytes(self.reveal.checkpoint_commitments)
 
-    def words(self, key: Digest) -> tuple[Digest, ...]:
-        """The plain words under the seat's key."""
-        return plain_words(self.reveal.leaves, key)
+    def work_tags(self, key: Digest) -> tuple[Digest, ...]:
+        """The plain work tags under the seat's key."""
+        return plain_tags(self.reveal.checkpoint_commitments, key)
 
     @property
     def segments(self) -> int:
         """What it did of the round."""
-        return len(self.reveal.leaves) // LEAF_BYTES
+        return len(self.reveal.checkpoint_commitments) // CHECKPOINT_COMMITMENT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +81,25 @@ class OpenRound:
 
     Attributes:
         block: in which it opened.
-        seated: seats that it opened with; `stopped` those that disagreed or fell since.
-        ready: places of its pool; `committee` those of the committee draw number `committee_draw`.
-        committee_seed: what its words begin with; of the first committee draw the data seed.
+        seated: seats that it opened with; `stopped` those that disagreed or was slashed since.
+        ready: slots of its pool; `committee` those of the committee draw number `committee_draw`.
+        committee_seed: what its votes begin with; of the first committee draw the data seed.
         model: digest of the global state that it opens from; zero in round 0.
         deadline: of the phase, unix seconds.
-        half_merge: until then a word waits for updates that are not here.
-        seed_due: from then on somebody should have the audit seed drawn, if no word has.
-        words_end: of the committee draw; from then on no word is taken.
+        half_merge: until then a vote waits for updates that are not here.
+        seed_due: from then on somebody should have the audit seed drawn, if no vote has.
+        votes_end: of the committee draw; from then on no vote is taken.
         audit_seed, next_seed: zero until they are known.
-        seats, places: the holders of both.
-        reveals, words: in the chain's order; words of the committee draw.
-        silent: places that said nothing in a committee draw that was replaced.
-        accused, fallen: seats, as of MERGE's opening.
+        seats, slots: the holders of both.
+        reveals, votes: in the chain's order; votes of the committee draw.
+        silent: slots that said nothing in a committee draw that was replaced.
+        accused, slashed: seats, as of the start of MERGE.
         early_keys: that the round's providers have shown before it is settled.
         early_audit_reports: what members of its pool have sealed by now, and when: it counts where
             the round is settled in that second.
     """
 
-    slot: Slot
+    round_id: RoundId
     phase: Phase
     block: BlockRef
     seed: Digest
@@ -105,27 +109,27 @@ class OpenRound:
     model: Digest
     deadline: int
     seats: Mapping[SeatIndex, HolderId]
-    places: Mapping[PlaceIndex, HolderId]
+    slots: Mapping[SlotIndex, HolderId]
     committee_draw: int = 0
     committee_seed: Digest = ZERO_DIGEST
     stopped: Bitmap = NO_BITS
     half_merge: int = 0
     seed_due: int = 0
-    words_end: int = 0
+    votes_end: int = 0
     audit_seed: Digest = ZERO_DIGEST
     next_seed: Digest = ZERO_DIGEST
     commits: Mapping[SeatIndex, SeatCommit] = field(default_factory=dict)
     reveals: Mapping[SeatIndex, SeatReveal] = field(default_factory=dict)
-    words: Mapping[PlaceIndex, Bitmap] = field(default_factory=dict)
+    votes: Mapping[SlotIndex, Bitmap] = field(default_factory=dict)
     silent: Bitmap = NO_BITS
     accused: Bitmap = NO_BITS
-    fallen: Bitmap = NO_BITS
+    slashed: Bitmap = NO_BITS
     early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
     early_audit_reports: Mapping[HolderId, Sealed] = field(default_factory=dict)
 
     @property
     def round(self) -> RoundIndex:
-        return self.slot.round
+        return self.round_id.round
 
     @property
     def counting(self) -> Bitmap:
@@ -157,20 +161,20 @@ class OpenRound:
         )
 
     @property
-    def words_accumulator(self) -> Digest:
-        """Over the committee draw's words so far."""
-        return accumulate_words(self.committee_seed, self.words.items())
+    def votes_accumulator(self) -> Digest:
+        """Over the committee draw's votes so far."""
+        return accumulate_votes(self.committee_seed, self.votes.items())
 
     @property
     def available(self) -> Bitmap:
         """Seats that more than half of the committee said to have."""
-        return had(self.words.values(), self.committee.bit_count(), self.revealed)
+        return available_seats(self.votes.values(), self.committee.bit_count(), self.revealed)
 
     @property
     def is_merge_over(self) -> bool:
-        """Whether no word to come can change who is available."""
-        words = list(self.words.values())
-        return is_settled_who_is_had(words, self.committee.bit_count(), self.revealed)
+        """Whether no vote to come can change who is available."""
+        votes = list(self.votes.values())
+        return is_availability_settled(votes, self.committee.bit_count(), self.revealed)
 
     @property
     def segments(self) -> dict[SeatIndex, int]:
@@ -178,23 +182,23 @@ class OpenRound:
         return {seat: item.segments for seat, item in self.reveals.items()}
 
     @property
-    def merge_facts(self) -> MergeFacts:
+    def merge_record(self) -> MergeRecord:
         """What decides whose updates are merged, beside the updates."""
-        words, members = list(self.words.values()), self.committee.bit_count()
-        return MergeFacts(
-            self.revealed, members, words, self.segments, fallen=self.fallen, accused=self.accused
+        votes, members = list(self.votes.values()), self.committee.bit_count()
+        return MergeRecord(
+            self.revealed, members, votes, self.segments, slashed=self.slashed, accused=self.accused
         )
 
     def digest_of(self, verdict: Verdict) -> Digest:
         """What the committee draw's committee signs, if this is its verdict."""
-        return certificate_hash(self.slot, self.seed, self.words_accumulator, verdict)
+        return certificate_hash(self.round_id, self.seed, self.votes_accumulator, verdict)
 
     def may_settle(self, now: int) -> bool:
-        """Whether a certificate would be taken now, as far as time and words decide."""
-        return self.phase is Phase.MERGE and (self.is_merge_over or now >= self.words_end)
+        """Whether a certificate would be taken now, as far as time and votes decide."""
+        return self.phase is Phase.MERGE and (self.is_merge_over or now >= self.votes_end)
 
     @property
     def lacking(self) -> Bitmap:
-        """Places whose word lacks a seat that is available: they need not sign."""
-        had = self.available
-        return to_bitmap(place for place, has in self.words.items() if had & ~has)
+        """Slots whose vote lacks a seat that is available: they need not sign."""
+        available = self.available
+        return to_bitmap(slot for slot, has in self.votes.items() if available & ~has)

@@ -1,6 +1,6 @@
 """Whose an account is: who moves its stake, and whom its pay is sent to, by the contracts' events.
 
-Rule of this file: pure. No round asks it: an account sits, speaks and is slashed whoever owns it.
+Rule of this file: pure. No round asks it: an account joins, speaks and is slashed whoever owns it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from atoll.protocol import events as ev
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 NOBODY = Address("0x" + "00" * 20)
 
@@ -31,10 +31,10 @@ class Ownership:
 
 def owners_of(events: Iterable[ev.ContractEvent]) -> dict[Address, Ownership]:
     """What events make of every account that they name, oldest first."""
-    found: dict[Address, Ownership] = {}
+    ownerships: dict[Address, Ownership] = {}
     for event in events:
-        enter(found, event)
-    return found
+        enter(ownerships, event)
+    return ownerships
 
 
 def enter(found: dict[Address, Ownership], event: ev.ContractEvent) -> None:

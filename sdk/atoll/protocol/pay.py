@@ -10,61 +10,70 @@ from typing import Final
 
 from atoll.protocol.committee_draws import COMMITTEE, LAST_AUDITORS, audited_share, draw_seats
 from atoll.protocol.holders import Holder
-from atoll.protocol.misses import first_cut
+from atoll.protocol.missed_duties import first_penalty
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.terms import WHOLE_BPS
+from atoll.protocol.types import Params, Role, RoundIndex, RoundRecord, SeatIndex, Terms, Wei, bits
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Facts, Params, Role, RoundIndex, SeatIndex, Terms, Wei, bits
 
 MOST_CLAIMED: Final = 3_000
 """Rounds that one transaction claims or burns: each is 4,900 gas at most, of 2^24 (EIP-7825)."""
 
 
-def seat_pay(terms: Terms, past: SettledRound, seat: SeatIndex) -> Wei:
+def seat_pay(terms: Terms, settled_round: SettledRound, seat: SeatIndex) -> Wei:
     """Of a seat's round, where its bit in pay stands; 0 where it does not."""
-    if not past.pay >> seat & 1:
+    if not settled_round.pay >> seat & 1:
         return Wei(0)
-    return Wei(past.reveals[seat].segments * terms.segment_pay)
+    return Wei(settled_round.reveals[seat].segments * terms.segment_pay)
 
 
-def unpaid(terms: Terms, past: SettledRound) -> Wei:
+def unpaid(terms: Terms, settled_round: SettledRound) -> Wei:
     """Of what was earned and nobody is paid for: burnt once the window is over."""
-    seats = map(SeatIndex, bits(past.facts.revealed & ~past.unearned & ~past.pay))
-    return Wei(sum(past.reveals[seat].segments for seat in seats) * terms.segment_pay)
+    seats = map(
+        SeatIndex,
+        bits(settled_round.record.revealed & ~settled_round.unearned & ~settled_round.pay),
+    )
+    return Wei(sum(settled_round.reveals[seat].segments for seat in seats) * terms.segment_pay)
 
 
-def duties_paid(past: SettledRound, holder: Holder) -> int:
-    """Duties that the auditor called fine, without those that were contested.
+def duties_paid(settled_round: SettledRound, holder: Holder) -> int:
+    """Duties that the auditor called valid, without those that were contested.
 
-    What becomes of a contest is credited, not claimed; so is the fee of a *differs*, once its seat
-    has fallen.
+    What becomes of a contest is credited, not claimed; so is the fee of a *mismatch*, once its seat
+    has been slashed.
     """
-    body = past.bodies.get(holder.id)
+    body = settled_round.bodies.get(holder.id)
     if body is None:
         return 0
-    fine = (duty.seat for duty in body.duties if duty.is_fine)
-    return sum((holder.id, seat) not in past.contests for seat in fine)
+    valid = (duty.seat for duty in body.duties if duty.is_valid)
+    return sum((holder.id, seat) not in settled_round.contests for seat in valid)
 
 
 def contest_reward(terms: Terms, params: Params) -> Wei:
-    """Of who shows an auditor's first wrong word of a round: below what the miss costs."""
-    first = first_cut(terms.verifier_bond, params.miss_cut_bps)
+    """Of who shows an auditor's first wrong digest of a round: below what the missed duty costs."""
+    first = first_penalty(terms.verifier_bond, params.penalty_bps)
     return Wei(min(terms.duty_fee, first) // 2)
 
 
-def verifier_pay(terms: Terms, past: SettledRound, holder: Holder) -> Wei:
+def verifier_pay(terms: Terms, settled_round: SettledRound, holder: Holder) -> Wei:
     """Fees of a round: for the signature, and for every duty that stands."""
-    place = past.place_of(holder.id)
-    has_signed = place is not None and past.signers >> place & 1
-    return Wei(bool(has_signed) * terms.sign_fee + duties_paid(past, holder) * terms.duty_fee)
+    slot = settled_round.slot_of(holder.id)
+    has_signed = slot is not None and settled_round.signers >> slot & 1
+    return Wei(
+        bool(has_signed) * terms.sign_fee + duties_paid(settled_round, holder) * terms.duty_fee
+    )
 
 
-def round_pay(terms: Terms, past: SettledRound, holder: Holder) -> Wei:
-    """What a holder is owed of a settled round, as things stand; falls take it apart from this."""
+def round_pay(terms: Terms, settled_round: SettledRound, holder: Holder) -> Wei:
+    """What a holder is owed of a settled round so far; slashes take it apart from this."""
     if holder.role is Role.VERIFIER:
-        return verifier_pay(terms, past, holder)
+        return verifier_pay(terms, settled_round, holder)
     seat = SeatIndex(holder.index)
-    return seat_pay(terms, past, seat) if past.seats.get(seat) == holder.id else Wei(0)
+    return (
+        seat_pay(terms, settled_round, seat)
+        if settled_round.seats.get(seat) == holder.id
+        else Wei(0)
+    )
 
 
 def claimable_to(view: JobView, holder: Holder, now: int) -> RoundIndex:
@@ -78,9 +87,9 @@ def claimable_to(view: JobView, holder: Holder, now: int) -> RoundIndex:
 def claim(view: JobView, holder: Holder, to: RoundIndex) -> tuple[Wei, Wei]:
     """What `Jobs.claim` up to, not including, round `to` pays the holder, and what it burns."""
     terms, paid, burnt = view.require_terms(), 0, 0
-    for past in view.settled[holder.claimed_to : to]:
-        amount = round_pay(terms, past, holder)
-        is_lost = past.round >= holder.lost_from and holder.role is Role.PROVIDER
+    for settled_round in view.settled[holder.claimed_to : to]:
+        amount = round_pay(terms, settled_round, holder)
+        is_lost = settled_round.round >= holder.lost_from and holder.role is Role.PROVIDER
         paid, burnt = (paid, burnt + amount) if is_lost else (paid + amount, burnt)
     return Wei(paid), Wei(burnt)
 
@@ -102,7 +111,7 @@ def round_budget(terms: Terms) -> Wei:
     """A round at its dearest, but for the second auditors of the last one."""
     seats = terms.seats * terms.segments * terms.segment_pay
     duties = (most_drawn(terms) + terms.f) * terms.duty_fee
-    return Wei(seats + min(COMMITTEE, terms.places) * terms.sign_fee + duties)
+    return Wei(seats + min(COMMITTEE, terms.slots) * terms.sign_fee + duties)
 
 
 def last_audit(terms: Terms) -> Wei:
@@ -112,33 +121,34 @@ def last_audit(terms: Terms) -> Wei:
 
 def budget(terms: Terms) -> Wei:
     """Wei that a job must hold at creation: every round at its dearest, and a committee's fees."""
-    fees = min(COMMITTEE, terms.places) * terms.sign_fee
+    fees = min(COMMITTEE, terms.slots) * terms.sign_fee
     return Wei(terms.rounds * round_budget(terms) + last_audit(terms) + fees)
 
 
-def may_earn(terms: Terms, past: SettledRound, *, is_last: bool) -> Wei:
+def may_earn(terms: Terms, settled_round: SettledRound, *, is_last: bool) -> Wei:
     """What a settled round may cost the escrow, whatever becomes of its audit."""
-    earning = past.reveals.items()
-    segments = sum(told.segments for s, told in earning if not past.unearned >> s & 1)
-    duties = most_duties(terms, past.facts, is_last=is_last)
-    fees = past.facts.committee.bit_count() * terms.sign_fee + duties * terms.duty_fee
+    earning = settled_round.reveals.items()
+    segments = sum(told.segments for s, told in earning if not settled_round.unearned >> s & 1)
+    duties = most_duties(terms, settled_round.record, is_last=is_last)
+    fees = settled_round.record.committee.bit_count() * terms.sign_fee + duties * terms.duty_fee
     return Wei(segments * terms.segment_pay + fees)
 
 
-def most_duties(terms: Terms, facts: Facts, *, is_last: bool) -> int:
+def most_duties(terms: Terms, record: RoundRecord, *, is_last: bool) -> int:
     """Of all auditors together; a seat without any segment, which none has to do again, is in."""
-    revealed, ready = facts.revealed.bit_count(), facts.ready.bit_count()
+    revealed, ready = record.revealed.bit_count(), record.ready.bit_count()
     if is_last:
         return min(LAST_AUDITORS, ready) * revealed
     count = audited_share(revealed, terms.share_bps, ready) if terms.f else revealed
-    return len(draw_seats(facts.audit_seed, facts.revealed, facts.excluded, count))
+    return len(draw_seats(record.audit_seed, record.revealed, record.excluded, count))
 
 
 def refundable(view: JobView) -> Wei:
     """What `refund` gives back now: what neither settled rounds nor those to come can earn."""
     terms = view.require_terms()
     reserved: int = sum(
-        may_earn(terms, past, is_last=view.is_last(past.round)) for past in view.settled
+        may_earn(terms, settled_round, is_last=view.is_last(settled_round.round))
+        for settled_round in view.settled
     )
     if not view.status.is_closed:
         reserved += budget(terms) - len(view.settled) * round_budget(terms)

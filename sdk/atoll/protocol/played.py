@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from atoll.protocol import events as ev
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Game, Phase, Row
-from atoll.protocol.games.trees import height, pieces_of, row_levels
-from atoll.protocol.words import Digest
+from atoll.protocol.games.game_machine import Game, GamePhase, MerkleLayer
+from atoll.protocol.games.moves import Claim
+from atoll.protocol.games.trees import height, layer_levels, pieces_of
+from atoll.protocol.types import Digest
 
 
 def is_holders_turn(moves: Sequence[object]) -> bool:
@@ -39,34 +39,34 @@ def _after(game: Game, move: object) -> Game:
     match move:
         case ev.StepsOpened(_, states, works):
             first = game.claim.segment * len(states)
-            return replace(game, phase=Phase.PICK_STEP, states=states, works=works, step=first)
-        case ev.TracePosted(_, root, nodes, row):
+            return replace(game, phase=GamePhase.PICK_STEP, states=states, works=works, step=first)
+        case ev.TracePosted(_, root, nodes, layer):
             game = replace(game, trace=root, tree=root, nodes=nodes, level=height(nodes), index=0)
-            return replace(_with_row(game, row), phase=Phase.PICK)
-        case ev.RowRevealed(_, row):
-            return replace(_with_row(game, row), phase=Phase.PICK)
+            return replace(_with_layer(game, layer), phase=GamePhase.PICK)
+        case ev.LayerRevealed(_, layer):
+            return replace(_with_layer(game, layer), phase=GamePhase.PICK)
         case ev.LeafPosted(_, leaf):
-            return replace(game, phase=Phase.PROVE, leaf=leaf)
+            return replace(game, phase=GamePhase.PROVE, leaf=leaf)
     return _picked(game, move)
 
 
 def _picked(game: Game, move: object) -> Game:
     match move:
         case ev.StepPicked(_, step):
-            return replace(game, phase=Phase.POST_TRACE, step=step)
+            return replace(game, phase=GamePhase.POST_TRACE, step=step)
         case ev.Picked(_, level, index):
-            phase = Phase.REVEAL if level else Phase.POST_LEAF
+            phase = GamePhase.REVEAL if level else GamePhase.POST_LEAF
             return replace(game, level=level, index=index, phase=phase)
         case ev.NodePicked(_, node, _, size):
             level = height(pieces_of(size))
-            phase = Phase.REVEAL if level else Phase.POST_LEAF
+            phase = GamePhase.REVEAL if level else GamePhase.POST_LEAF
             return replace(game, node=node, size=size, level=level, index=0, phase=phase)
     raise ValueError(f"{move} is no move of a game")
 
 
-def _with_row(game: Game, nodes: tuple[Digest, ...]) -> Game:
-    levels = row_levels(game.level)
-    row = Row(game.level - levels, game.index << levels, nodes)
+def _with_layer(game: Game, nodes: tuple[Digest, ...]) -> Game:
+    levels = layer_levels(game.level)
+    layer = MerkleLayer(game.level - levels, game.index << levels, nodes)
     if game.node is None:
-        return replace(game, rows=(*game.rows, row))
-    return replace(game, tensor_rows=(*game.tensor_rows, row))
+        return replace(game, layers=(*game.layers, layer))
+    return replace(game, tensor_layers=(*game.tensor_layers, layer))

@@ -1,4 +1,5 @@
-"""The program of a job: what every node of a step's trace, and of its link's, is computed from.
+"""The program of a job: what every node of a step's trace, and of its update proof's, is computed
+from.
 
 Rule of this file: the bytes are those that `contracts/src/judge/ProgramReader.sol` parses, so a
 program has one encoding and one root. SPEC-GAME.md, chapter 1.
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 from atoll.protocol.hashing import keccak256
 from atoll.protocol.merkle import merkle_root
 from atoll.protocol.terms import MAX_SHOWN, shown_bytes
-from atoll.protocol.words import ZERO_DIGEST, Digest
+from atoll.protocol.types import ZERO_DIGEST, Digest
 
 PROGRAM_VERSION: Final = 1
 _HEADER: Final = struct.Struct(">BQQIII32sQBBII32sQ32s32s")
@@ -30,10 +31,11 @@ class MalformedProgram(ValueError):
 
 
 class Part(IntEnum):
-    """Which trace a node is of, where seats carry no parameters; else see `Header.link_part`."""
+    """Which trace a node is of, where seats carry no parameters; else see
+    `TraceHeader.update_proof_part`."""
 
     STEP = 0
-    LINK = 1
+    UPDATE_PROOF = 1
 
 
 class Source(IntEnum):
@@ -53,21 +55,22 @@ class Fragment(NamedTuple):
     """Nodes of the traces that speak of one fragment.
 
     Attributes:
-        link_nodes: of the link of a round that sends it.
+        update_proof_nodes: of the update proof of a round that sends it.
         taking_nodes: of the step that takes it in, a round later.
     """
 
-    link_nodes: int
+    update_proof_nodes: int
     taking_nodes: int
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class TraceHeader:
     """What all nodes of a job share.
 
     Attributes:
-        step_nodes, link_nodes: nodes of the two traces; where there are fragments each has its own
-            link, and `link_nodes` is 0.
+        step_nodes, update_proof_nodes: nodes of the two traces; where there are fragments each has
+        its own
+            link, and `update_proof_nodes` is 0.
         steps, segment: of a round, and of one of its segments (it divides them).
         micro_batches: of a step; so many losses has it.
         train_tokens, token_bytes, masked, batch, seq: of the data, as the manifest has them.
@@ -75,12 +78,12 @@ class Header:
         base_root: params root of the frozen model; zero where there is none.
         initial: digest of the global state of round 0.
         reset_period: so many rounds open publicly once; 1 where there are no fragments.
-        overlap: the step of a round that takes in what the round before merged.
+        overlap: the step of a round that mixes in what the round before merged.
         fragments: none where a seat keeps no parameters of its own.
     """
 
     step_nodes: int
-    link_nodes: int
+    update_proof_nodes: int
     steps: int
     segment: int
     micro_batches: int
@@ -98,24 +101,24 @@ class Header:
     overlap: int = 0
     fragments: tuple[Fragment, ...] = ()
 
-    def link_part(self, round: int) -> int:
-        """Which part the link of a round is: behind part 0, the step, a part a fragment."""
+    def update_proof_part(self, round: int) -> int:
+        """Which part the update proof of a round is: behind part 0, the step, a part a fragment."""
         return 1 + round % max(1, len(self.fragments))
 
     def step_part(self, round: int, step: int) -> int:
-        """Which part a step of a round is: 0, or one behind the links where it takes in."""
+        """Which part a step of a round is: 0, or one behind the update proofs where it mixes in."""
         count = len(self.fragments)
-        takes_in = count > 0 and round > 0 and step == self.overlap
-        return 1 + count + (round - 1) % count if takes_in else Part.STEP
+        mixes_in = count > 0 and round > 0 and step == self.overlap
+        return 1 + count + (round - 1) % count if mixes_in else Part.STEP
 
     def nodes(self, part: int) -> int:
         """How many nodes a trace of this part has. Raises IndexError where no such part is."""
         if part == Part.STEP:
             return self.step_nodes
         if not self.fragments:
-            return (self.link_nodes,)[part - 1]
-        at, takes_in = (part - 1) % len(self.fragments), (part - 1) // len(self.fragments)
-        return self.fragments[at][takes_in]
+            return (self.update_proof_nodes,)[part - 1]
+        at, mixes_in = (part - 1) % len(self.fragments), (part - 1) // len(self.fragments)
+        return self.fragments[at][mixes_in]
 
     @property
     def is_playable(self) -> bool:
@@ -127,7 +130,7 @@ class Header:
         fixed = _HEADER.pack(
             PROGRAM_VERSION,
             self.step_nodes,
-            self.link_nodes,
+            self.update_proof_nodes,
             self.steps,
             self.segment,
             self.micro_batches,
@@ -148,7 +151,7 @@ class Header:
         return fixed + reset_periods + b"".join(_FRAGMENT.pack(*each) for each in self.fragments)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Header:
+    def from_bytes(cls, data: bytes) -> TraceHeader:
         """Raises MalformedProgram on bytes that `to_bytes` could not have given."""
         if len(data) < _HEADER.size or data[0] != PROGRAM_VERSION:
             raise MalformedProgram(f"a header of {len(data)} bytes")
@@ -161,7 +164,7 @@ class Header:
             raise MalformedProgram("a header that is spelt otherwise")
         return header
 
-    def _with_fragments(self, rest: bytes) -> Header:
+    def _with_fragments(self, rest: bytes) -> TraceHeader:
         try:
             reset_period, overlap, _ = _RESET_PERIODS.unpack_from(rest)
             pairs = tuple(
@@ -187,7 +190,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class TraceTemplate:
     """Nodes first, first + stride, …, `count` of them, which differ in their iteration alone.
 
     Attributes:
@@ -224,7 +227,7 @@ class Template:
         return head + inputs + words + self.tail
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Template:
+    def from_bytes(cls, data: bytes) -> TraceTemplate:
         """Raises MalformedProgram on bytes that `to_bytes` could not have given."""
         try:
             part, op, width, size, first, count, stride, inputs = _TEMPLATE.unpack_from(data)
@@ -254,11 +257,11 @@ class Template:
         return struct.pack(f">{1 + len(self.words)}Q", iteration, *self.words) + self.tail
 
 
-def program_leaves(header: Header, templates: Sequence[Template]) -> list[Digest]:
+def program_leaves(header: TraceHeader, templates: Sequence[TraceTemplate]) -> list[Digest]:
     """Leaves of the program's tree: keccak of the header, then of every template in order."""
     return [keccak256(header.to_bytes()), *(keccak256(each.to_bytes()) for each in templates)]
 
 
-def program_root(header: Header, templates: Sequence[Template]) -> Digest:
+def program_root(header: TraceHeader, templates: Sequence[TraceTemplate]) -> Digest:
     """`Terms.program`: the root over the header and the templates."""
     return merkle_root(program_leaves(header, templates))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import HolderId, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import HolderId, RoundIndex, SeatIndex
 
 
-def goes_on(
+def carries_state(
     before: OpenRound | SettledRound, seat: SeatIndex, holder: HolderId, segments: int
 ) -> bool:
     """Whether that holder opens the round behind `before` with its own state, inside a reset
@@ -41,7 +41,7 @@ def earlier_rounds(
     first = round
     while not manifest.opens_publicly(first):
         before = round_of(view, RoundIndex(first - 1))
-        if before is None or not goes_on(before, seat, holder, manifest.segments):
+        if before is None or not carries_state(before, seat, holder, manifest.segments):
             break
         first = RoundIndex(first - 1)
     return tuple(RoundIndex(earlier) for earlier in range(first, round))

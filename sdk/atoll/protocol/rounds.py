@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from atoll.protocol import events as ev
 from atoll.protocol.audits import AUDIT_HANDLERS
-from atoll.protocol.clocks import AuditClock, last_audits, last_moment, seed_due, words_end
+from atoll.protocol.clocks import AuditClock, last_audits, last_moment, seed_due, votes_end
 from atoll.protocol.committee_draws import audited_share, draw_duties, draw_seats, next_committee
 from atoll.protocol.disputes import DISPUTE_HANDLERS
 from atoll.protocol.events import ContractEvent
@@ -20,23 +20,23 @@ from atoll.protocol.membership import MEMBERSHIP_HANDLERS, Handler, put, with_ho
 from atoll.protocol.merge_inputs import is_whole_enough
 from atoll.protocol.open_rounds import OpenRound, SeatCommit, SeatReveal
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_BITS,
     Bitmap,
     BlockRef,
-    Facts,
     HolderId,
     JobStatus,
     Phase,
-    PlaceIndex,
     Role,
     RoundIndex,
+    RoundRecord,
     SeatIndex,
+    SlotIndex,
     Terms,
     bits,
     to_bitmap,
 )
+from atoll.protocol.views import JobView
 
 __all__ = ["JobView", "apply", "apply_all"]
 
@@ -80,9 +80,9 @@ def _round_opened(view: JobView, event: ev.RoundOpened, block: BlockRef) -> JobV
     """Members are fixed; so is who of them counts, whatever leaves later."""
     in_pool = Bitmap(event.ready | event.committee)
     seats = _holders(view.providers, event.seated, event.round)
-    places = _holders(view.verifiers, in_pool, event.round)
+    slots = _holders(view.verifiers, in_pool, event.round)
     running = OpenRound(
-        slot=view.slot(event.round),
+        round_id=view.round_id(event.round),
         phase=Phase.TRAIN,
         block=block,
         seed=event.seed,
@@ -92,7 +92,7 @@ def _round_opened(view: JobView, event: ev.RoundOpened, block: BlockRef) -> JobV
         model=event.model,
         deadline=event.deadline,
         seats={SeatIndex(seat): holder for seat, holder in seats.items()},
-        places={PlaceIndex(place): holder for place, holder in places.items()},
+        slots={SlotIndex(slot): holder for slot, holder in slots.items()},
         committee_seed=event.seed,
     )
     status = JobStatus.ACTIVE
@@ -102,12 +102,12 @@ def _round_opened(view: JobView, event: ev.RoundOpened, block: BlockRef) -> JobV
 def _holders(
     everyone: Mapping[HolderId, Holder], which: Bitmap, round: RoundIndex
 ) -> dict[int, HolderId]:
-    """The newest holder of each seat or place that counts in the round."""
-    found: dict[int, HolderId] = {}
+    """The newest holder of each seat or slot that counts in the round."""
+    holder_ids: dict[int, HolderId] = {}
     for holder in sorted(everyone.values(), key=lambda h: (h.counts_in(round), h.id)):
         if which >> holder.index & 1:
-            found[holder.index] = holder.id
-    return found
+            holder_ids[holder.index] = holder.id
+    return holder_ids
 
 
 def _committed(view: JobView, event: ev.Committed, block: BlockRef) -> JobView:
@@ -117,7 +117,8 @@ def _committed(view: JobView, event: ev.Committed, block: BlockRef) -> JobView:
 
 
 def _stopped(view: JobView, event: ev.Stopped, block: BlockRef) -> JobView:
-    """It disagreed or fell, and is not waited for. Who disagreed is bound while an audit lasts."""
+    """It disagreed or was slashed, and is not waited for. Who disagreed is bound while an audit
+    lasts."""
     running = _running(view)
     if any(event.root):
         until = AuditClock.of(view.require_terms(), block.timestamp).window_end
@@ -149,11 +150,11 @@ def _revealed(view: JobView, event: ev.Revealed, block: BlockRef) -> JobView:
 
 
 def _merge_opened(view: JobView, event: ev.MergeOpened, block: BlockRef) -> JobView:
-    """Who is accused or fell is fixed now, so that everybody merges the same."""
+    """Who is accused or was slashed is fixed now, so that everybody merges the same."""
     running, now = _running(view), block.timestamp
     view = _miss(view, Bitmap(running.committed & ~event.revealed))
     accused = view.accused(now)
-    fallen = {holder for holder, item in view.providers.items() if item.has_fallen}
+    slashed = {holder for holder, item in view.providers.items() if item.is_slashed}
     return _with(
         view,
         phase=Phase.MERGE,
@@ -161,9 +162,9 @@ def _merge_opened(view: JobView, event: ev.MergeOpened, block: BlockRef) -> JobV
         deadline=event.deadline,
         half_merge=now + view.require_terms().merge_seconds // 2,
         seed_due=seed_due(view.require_terms(), now),
-        words_end=words_end(view.require_terms(), event.deadline),
+        votes_end=votes_end(view.require_terms(), event.deadline),
         accused=_seats_of(running, accused),
-        fallen=_seats_of(running, fallen),
+        slashed=_seats_of(running, slashed),
     )
 
 
@@ -175,16 +176,16 @@ def _audit_seeded(view: JobView, event: ev.AuditSeeded, block: BlockRef) -> JobV
     return _with(view, audit_seed=event.audit_seed)
 
 
-def _said(view: JobView, event: ev.Said, block: BlockRef) -> JobView:
-    return _with(view, words=put(_running(view).words, event.place, event.has))
+def _said(view: JobView, event: ev.Voted, block: BlockRef) -> JobView:
+    return _with(view, votes=put(_running(view).votes, event.slot, event.has))
 
 
 def _committee_drawn(view: JobView, event: ev.CommitteeDrawn, block: BlockRef) -> JobView:
-    """A committee draw that did not settle is over; the next one says its own words."""
+    """A committee draw that did not settle is over; the next one casts its own votes."""
     running = _running(view)
-    silent = running.committee & ~to_bitmap(running.words)
+    silent = running.committee & ~to_bitmap(running.votes)
     drawn = _holders(view.verifiers, event.committee, event.round)
-    places = {PlaceIndex(place): holder for place, holder in drawn.items()}
+    slots = {SlotIndex(slot): holder for slot, holder in drawn.items()}
     return _with(
         view,
         committee=event.committee,
@@ -194,9 +195,9 @@ def _committee_drawn(view: JobView, event: ev.CommitteeDrawn, block: BlockRef) -
             event.committee_draw,
         ),
         deadline=event.deadline,
-        words_end=words_end(view.require_terms(), event.deadline),
-        places={**places, **running.places},
-        words={},
+        votes_end=votes_end(view.require_terms(), event.deadline),
+        slots={**slots, **running.slots},
+        votes={},
         silent=Bitmap(running.silent | silent),
     )
 
@@ -204,13 +205,13 @@ def _committee_drawn(view: JobView, event: ev.CommitteeDrawn, block: BlockRef) -
 # --- ends of a round ---
 
 
-def facts_of(running: OpenRound, excluded: Bitmap) -> Facts:
+def record_of(running: OpenRound, excluded: Bitmap) -> RoundRecord:
     """What the contract keeps of a round that is settled now."""
-    return Facts(
+    return RoundRecord(
         seed=running.seed,
         audit_seed=running.audit_seed,
         reveals=running.reveal_accumulator,
-        words=running.words_accumulator,
+        votes=running.votes_accumulator,
         model=running.model,
         revealed=running.revealed,
         available=running.available,
@@ -221,26 +222,27 @@ def facts_of(running: OpenRound, excluded: Bitmap) -> Facts:
 
 
 def _settled(view: JobView, event: ev.Settled, block: BlockRef) -> JobView:
-    past = _settled_round(view, event, block)
-    view = _miss(view, _short_again(view, past))
+    settled_round = _settled_round(view, event, block)
+    view = _miss(view, _short_again(view, settled_round))
     following = RoundIndex(event.round + 1)
-    settled = (*view.settled, past)
+    settled = (*view.settled, settled_round)
     view = replace(view, settled=settled, open=None)
     return replace(view, phase=Phase.WAITING, round=following)
 
 
-def _short_again(view: JobView, past: SettledRound) -> Bitmap:
+def _short_again(view: JobView, settled_round: SettledRound) -> Bitmap:
     """Seats that were short, and under the same holder in one of the two rounds before, too.
 
     That is a bucket: two are put in by a short round, one is taken out by another, and three are a
-    miss, which ends the holder.
+    missed duty, which ends the holder.
     """
     lately = view.settled[-2:]
     return to_bitmap(
         seat
-        for seat in map(SeatIndex, bits(past.short))
+        for seat in map(SeatIndex, bits(settled_round.short))
         if any(
-            before.short >> seat & 1 and before.seats[seat] == past.seats[seat] for before in lately
+            before.short >> seat & 1 and before.seats[seat] == settled_round.seats[seat]
+            for before in lately
         )
     )
 
@@ -254,58 +256,58 @@ def _short(running: OpenRound, event: ev.Settled, terms: Terms) -> Bitmap:
 
 
 def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> SettledRound:
-    running, facts, terms = _running(view), event.facts, view.require_terms()
+    running, record, terms = _running(view), event.record, view.require_terms()
     now, early = block.timestamp, running.early_audit_reports.items()
-    is_last, ready = view.is_last(event.round), facts.ready
-    drawn = _drawn(running, facts, terms, is_last=is_last)
-    revealed = facts.revealed.bit_count()
+    is_last, ready = view.is_last(event.round), record.ready
+    drawn = _drawn(running, record, terms, is_last=is_last)
+    revealed = record.revealed.bit_count()
     audits = last_audits(revealed, ready.bit_count()) if is_last else 1
     short = _short(running, event, terms)
     return SettledRound(
-        slot=running.slot,
+        round_id=running.round_id,
         block=block,
         digest=event.digest,
         verdict=event.verdict,
-        facts=facts,
+        record=record,
         signers=event.signers,
         silent=_silent_in_all(running, now),
         seats=running.seats,
-        places=running.places,
+        slots=running.slots,
         reveals=running.reveals,
-        words=running.words,
+        votes=running.votes,
         clock=AuditClock.of(terms, now, audits=audits),
         drawn=to_bitmap(drawn),
-        duties=draw_duties(facts.audit_seed, drawn, ready, is_last=is_last),
+        duties=draw_duties(record.audit_seed, drawn, ready, is_last=is_last),
         pay=Bitmap(event.available if event.verdict.merged else event.available & ~short),
         short=short,
         early_keys=running.early_keys,
         audit_reports={holder: sealed.audit_report for holder, sealed in early if sealed.at == now},
-        is_consistent=facts == facts_of(running, event.verdict.excluded),
+        is_consistent=record == record_of(running, event.verdict.excluded),
         committee_seed=running.committee_seed,
         accused=running.accused,
-        fallen=running.fallen,
+        slashed=running.slashed,
     )
 
 
 def _silent_in_all(running: OpenRound, settled_at: int) -> Bitmap:
-    """Places that missed their word: in committee draws that were replaced, and in the one that
+    """Slots that missed their vote: in committee draws that were replaced, and in the one that
     settled.
 
-    Who has said nothing while words are taken may yet have lacked an update.
+    Who has said nothing while votes are taken may yet have lacked an update.
     """
-    is_over = settled_at >= running.words_end
-    here = running.committee & ~to_bitmap(running.words) if is_over else NO_BITS
+    is_over = settled_at >= running.votes_end
+    here = running.committee & ~to_bitmap(running.votes) if is_over else NO_BITS
     return Bitmap(running.silent | here)
 
 
 def _drawn(
-    running: OpenRound, facts: Facts, terms: Terms, *, is_last: bool
+    running: OpenRound, record: RoundRecord, terms: Terms, *, is_last: bool
 ) -> dict[SeatIndex, int]:
     """Seats that are audited, with their ordinals. Who revealed no segment claims nothing."""
-    count = facts.revealed.bit_count()
+    count = record.revealed.bit_count()
     if terms.f and not is_last:
-        count = audited_share(count, terms.share_bps, facts.ready.bit_count())
-    drawn = draw_seats(facts.audit_seed, facts.revealed, facts.excluded, count)
+        count = audited_share(count, terms.share_bps, record.ready.bit_count())
+    drawn = draw_seats(record.audit_seed, record.revealed, record.excluded, count)
     return {seat: at for seat, at in drawn.items() if running.segments.get(seat)}
 
 
@@ -341,7 +343,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Revealed: _revealed,
     ev.MergeOpened: _merge_opened,
     ev.AuditSeeded: _audit_seeded,
-    ev.Said: _said,
+    ev.Voted: _said,
     ev.CommitteeDrawn: _committee_drawn,
     ev.Settled: _settled,
     ev.Waiting: _waiting,

@@ -1,4 +1,5 @@
-"""Whether what a job made can be trusted, from who fell: the rule bears f bad updates a round.
+"""Whether what a job made can be trusted, from who was slashed: the rule bears f bad updates a
+round.
 
 Training is never undone. Where more than f of those whose updates were merged lost their bonds for
 that round, what the rule promises of its model does not hold, and nobody has to find out by trying
@@ -9,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.merge_inputs import MergeRecord
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import Bitmap, Digest, RoundIndex, to_bitmap
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Bitmap, Digest, RoundIndex, to_bitmap
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,51 +36,54 @@ class LastMerge:
 
     Attributes:
         past: the last settled round that merged anything.
-        fallen: seats whose updates it may hold and whose holders lost it.
-        facts: what it is merged by once more: nobody who lost it takes part, excluded or not.
+        slashed: seats whose updates it may hold and whose holders lost it.
+        record: what it is merged by once more: nobody who lost it takes part, excluded or not.
     """
 
-    past: SettledRound
-    fallen: Bitmap
-    facts: MergeFacts
+    settled_round: SettledRound
+    slashed: Bitmap
+    record: MergeRecord
 
 
 def last_merge(view: JobView) -> LastMerge | None:
     """None of a job that has merged nothing. It changes no more once all its rounds are FINAL."""
-    merged = (past for past in reversed(view.settled) if past.verdict.merged)
-    past = next(merged, None)
-    if past is None:
+    merged = (
+        settled_round for settled_round in reversed(view.settled) if settled_round.verdict.merged
+    )
+    settled_round = next(merged, None)
+    if settled_round is None:
         return None
-    facts = past.merge_facts
-    out = Bitmap(facts.fallen | _lost(view, past))
-    return LastMerge(past, fallen_in(view, past), replace(facts, fallen=out))
+    record = settled_round.merge_record
+    out = Bitmap(record.slashed | _lost(view, settled_round))
+    return LastMerge(settled_round, slashed_in(view, settled_round), replace(record, slashed=out))
 
 
-def fallen_in(view: JobView, past: SettledRound) -> Bitmap:
-    """Seats that count as had in a settled round and whose holders lost that round."""
-    weighed = past.facts.available & ~past.verdict.excluded
-    return Bitmap(weighed & _lost(view, past))
+def slashed_in(view: JobView, settled_round: SettledRound) -> Bitmap:
+    """Seats that count as available in a settled round and whose holders lost that round."""
+    weighed = settled_round.record.available & ~settled_round.verdict.excluded
+    return Bitmap(weighed & _lost(view, settled_round))
 
 
-def _lost(view: JobView, past: SettledRound) -> Bitmap:
+def _lost(view: JobView, settled_round: SettledRound) -> Bitmap:
     return to_bitmap(
         seat
-        for seat, told in past.reveals.items()
-        if view.providers[told.holder].lost_from <= past.round
+        for seat, told in settled_round.reveals.items()
+        if view.providers[told.holder].lost_from <= settled_round.round
     )
 
 
 def unsafe_rounds(view: JobView) -> tuple[RoundIndex, ...]:
-    """Rounds that merged something, and for which more than f of what they may have merged fell.
+    """Rounds that merged something, and for which more than f of what they may have merged were
+    slashed.
 
-    A fall loses its holder every round from the first that was open then, so a round before the
+    A slash loses its holder every round from the first that was open then, so a round before the
     one that was played may stand here, too: who lied once is not taken to have been honest before.
     """
     f = view.require_terms().f
     return tuple(
-        past.round
-        for past in view.settled
-        if past.verdict.merged and fallen_in(view, past).bit_count() > f
+        settled_round.round
+        for settled_round in view.settled
+        if settled_round.verdict.merged and slashed_in(view, settled_round).bit_count() > f
     )
 
 

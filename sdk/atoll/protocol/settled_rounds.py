@@ -10,23 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from atoll.protocol.audit_reports import Body
+from atoll.protocol.checkpoint_commitments import key_hash
 from atoll.protocol.clocks import AuditClock
-from atoll.protocol.leaves import key_hash
-from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.merge_inputs import MergeRecord
 from atoll.protocol.open_rounds import SeatReveal
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_BITS,
     ZERO_DIGEST,
     Address,
     Bitmap,
     BlockRef,
     Digest,
-    Facts,
     HolderId,
-    PlaceIndex,
+    RoundId,
     RoundIndex,
+    RoundRecord,
     SeatIndex,
-    Slot,
+    SlotIndex,
     Verdict,
     to_bitmap,
 )
@@ -34,11 +34,12 @@ from atoll.protocol.words import (
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Somebody has shown that an opened *fine* does not tell the seat's words: its fee is gone.
+    """Somebody has shown that an opened *valid* does not tell the seat's work tags: its fee is
+    gone.
 
     `is_wrong` is None until the seat's round is FINAL and somebody settles it. Then who showed an
-    auditor's first wrong word of the round is credited `pay.contest_reward`; where the seat fell
-    for that round, the auditor is credited its fee.
+    auditor's first wrong digest of the round is credited `pay.contest_reward`; where the seat was
+    slashed for that round, the auditor is credited its fee.
 
     The half of a seat's pay that waits for who showed its key is one of NO_HOLDER's.
     """
@@ -53,38 +54,38 @@ class SettledRound:
 
     Attributes:
         digest: of the verdict, which is what its committee signs.
-        signers: places that have signed it by now.
-        silent: places that said nothing by the end of a committee draw's words.
-        words: of the committee draw that settled.
-        drawn: seats that are audited; `duties` by place.
-        pay: seats that are paid, as far as falls take nothing.
+        signers: slots that have signed it by now.
+        silent: slots that said nothing by the end of a committee draw's votes.
+        votes: of the committee draw that settled.
+        drawn: seats that are audited; `duties` by slot.
+        pay: seats that are paid, as far as slashes take nothing.
         short: seats that did too little to be merged, where a certificate settled the round.
         audit reports, bodies: by auditor, before and after the opening.
         keys: shown, whether they are what was committed to or not.
         early_keys: shown before the settlement; known to all, and not shown for any rule.
         leaks: keys that somebody else showed first, and who.
-        late: words said after the settlement, by member.
+        late: votes cast after the settlement, by member.
         dropped: accusations that their authors did not play, by author and seat.
-        proven: those whose fee is credited, since the seat has fallen.
-        is_consistent: the facts are those that the events give.
+        proven: those whose fee is credited, since the seat has been slashed.
+        is_consistent: the record are those that the events give.
         committee_seed: of the committee draw that settled.
-        accused, fallen: seats, as of MERGE's opening.
+        accused, slashed: seats, as of the start of MERGE.
     """
 
-    slot: Slot
+    round_id: RoundId
     block: BlockRef
     digest: Digest
     verdict: Verdict
-    facts: Facts
+    record: RoundRecord
     signers: Bitmap
     silent: Bitmap
     seats: Mapping[SeatIndex, HolderId]
-    places: Mapping[PlaceIndex, HolderId]
+    slots: Mapping[SlotIndex, HolderId]
     reveals: Mapping[SeatIndex, SeatReveal]
-    words: Mapping[PlaceIndex, Bitmap]
+    votes: Mapping[SlotIndex, Bitmap]
     clock: AuditClock
     drawn: Bitmap
-    duties: Mapping[PlaceIndex, tuple[SeatIndex, ...]]
+    duties: Mapping[SlotIndex, tuple[SeatIndex, ...]]
     pay: Bitmap
     is_consistent: bool
     audit_reports: Mapping[HolderId, Digest] = field(default_factory=dict)
@@ -99,12 +100,12 @@ class SettledRound:
     early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
     committee_seed: Digest = ZERO_DIGEST
     accused: Bitmap = NO_BITS
-    fallen: Bitmap = NO_BITS
+    slashed: Bitmap = NO_BITS
     short: Bitmap = NO_BITS
 
     @property
     def round(self) -> RoundIndex:
-        return self.slot.round
+        return self.round_id.round
 
     @property
     def unearned(self) -> Bitmap:
@@ -112,23 +113,23 @@ class SettledRound:
         return NO_BITS if self.verdict.merged else self.short
 
     @property
-    def merge_facts(self) -> MergeFacts:
+    def merge_record(self) -> MergeRecord:
         """What decided whose updates were merged, beside the updates."""
-        words, members = list(self.words.values()), self.facts.committee.bit_count()
+        votes, members = list(self.votes.values()), self.record.committee.bit_count()
         segments = {seat: item.segments for seat, item in self.reveals.items()}
-        said = (self.facts.revealed, members, words, segments)
-        return MergeFacts(*said, fallen=self.fallen, accused=self.accused)
+        said = (self.record.revealed, members, votes, segments)
+        return MergeRecord(*said, slashed=self.slashed, accused=self.accused)
 
     @property
     def unsigned(self) -> Bitmap:
-        """Places that have not signed, but for those whose word lacks an available seat: they earn
+        """Slots that have not signed, but for those whose vote lacks an available seat: they earn
         nothing for it, and miss nothing. None of a round that was settled without a certificate.
         """
         if not any(self.digest):
             return NO_BITS
-        had = self.facts.available
-        lacking = to_bitmap(place for place, has in self.words.items() if had & ~has)
-        return Bitmap(self.facts.committee & ~self.signers & ~lacking)
+        available = self.record.available
+        lacking = to_bitmap(slot for slot, has in self.votes.items() if available & ~has)
+        return Bitmap(self.record.committee & ~self.signers & ~lacking)
 
     def key_of(self, seat: SeatIndex) -> Digest | None:
         """The key that was committed to, once it is shown."""
@@ -144,11 +145,11 @@ class SettledRound:
             return self.key_of(seat)
         return early
 
-    def place_of(self, holder: HolderId) -> PlaceIndex | None:
-        """The place that the holder has in this round's pool."""
-        return next((place for place, held in self.places.items() if held == holder), None)
+    def slot_of(self, holder: HolderId) -> SlotIndex | None:
+        """The slot that the holder has in this round's pool."""
+        return next((slot for slot, held in self.slots.items() if held == holder), None)
 
     def duties_of(self, holder: HolderId) -> tuple[SeatIndex, ...]:
         """Seats that the holder audits."""
-        place = self.place_of(holder)
-        return () if place is None else self.duties.get(place, ())
+        slot = self.slot_of(holder)
+        return () if slot is None else self.duties.get(slot, ())

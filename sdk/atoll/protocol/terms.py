@@ -12,10 +12,10 @@ from dataclasses import asdict, fields
 from typing import Final
 
 from atoll.errors import ManifestError
-from atoll.protocol.words import ZERO_DIGEST, Digest, Terms
+from atoll.protocol.types import ZERO_DIGEST, Digest, Terms
 
 MAX_SEATS: Final = 256
-MAX_PLACES: Final = 256
+MAX_SLOTS: Final = 256
 MAX_SEGMENTS: Final = 1024
 """Of a round; a manifest has fewer."""
 MAX_SHOWN: Final = 32_768
@@ -35,7 +35,7 @@ _WIDTHS: Final[dict[str, int]] = {
     "rounds": _U32,
     "seats": _U16,
     "min_providers": _U16,
-    "places": _U16,
+    "slots": _U16,
     "min_verifiers": _U16,
     "f": _U8,
     "share_bps": _U16,
@@ -94,8 +94,8 @@ def check_terms(terms: Terms) -> None:
         ("rounds", 1, MAX_ROUNDS),
         ("seats", 1, MAX_SEATS),
         ("min_providers", 1, terms.seats),
-        ("places", 1, MAX_PLACES),
-        ("min_verifiers", 1, terms.places),
+        ("slots", 1, MAX_SLOTS),
+        ("min_verifiers", 1, terms.slots),
         ("share_bps", 1, WHOLE_BPS),
         ("f", 0, most_borne(terms.seats)),
         ("segment_steps", 1, min(terms.steps, MAX_SHOWN // shown_bytes(1, 1))),
@@ -123,13 +123,14 @@ def most_borne(seats: int) -> int:
     return (seats - 1) // 3 if seats >= 4 else 0
 
 
-def terms_to_plain(terms: Terms) -> dict[str, int | str | bytes]:
+def terms_to_json_value(terms: Terms) -> dict[str, int | str | bytes]:
     """The terms as a manifest writes them: integers, amounts as decimal strings, the program."""
     return {k: str(v) if k in AMOUNTS else v for k, v in asdict(terms).items()}
 
 
-def terms_from_plain(plain: Mapping[str, object]) -> Terms:
-    """The inverse of `terms_to_plain`. Raises ValueError on missing, unknown or misspelt fields."""
+def terms_from_json_value(plain: Mapping[str, object]) -> Terms:
+    """The inverse of `terms_to_json_value`. Raises ValueError on missing, unknown or misspelt
+    fields."""
     names = [field.name for field in fields(Terms)]
     if set(plain) != set(names):
         raise ValueError(f"terms: fields differ by {sorted(set(plain) ^ set(names))}")

@@ -13,12 +13,12 @@ from typing import Final
 from atoll.errors import ProtocolError
 from atoll.protocol.clocks import last_moment
 from atoll.protocol.game_records import Accusation, GameRecord, parties, window_of
-from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.moves import Claim
 from atoll.protocol.holders import Holder
-from atoll.protocol.misses import Record
+from atoll.protocol.missed_duties import MissRecord
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_BITS,
     NO_ROUND,
     ZERO_DIGEST,
@@ -32,11 +32,11 @@ from atoll.protocol.words import (
     JobStatus,
     Params,
     Phase,
-    PlaceIndex,
     Role,
+    RoundId,
     RoundIndex,
     SeatIndex,
-    Slot,
+    SlotIndex,
     Terms,
     to_bitmap,
 )
@@ -69,9 +69,9 @@ class JobView:
     Attributes:
         round: the one that is open, or the next to open.
         open: what runs; None in WAITING and when the job is closed.
-        providers, verifiers: everybody who ever held a seat or a place, by id.
+        providers, verifiers: everybody who ever held a seat or a slot, by id.
         held: seats that the next round may count on.
-        records: misses of accounts, by role.
+        miss_records: missed duties of accounts, by role.
         settled: rounds with their audits, in order.
         games: about its settled rounds, by number.
         crowded_out: what somebody would have challenged, had there been room in the queue.
@@ -99,7 +99,7 @@ class JobView:
     held: Bitmap = NO_BITS
     providers: Mapping[HolderId, Holder] = field(default_factory=dict)
     verifiers: Mapping[HolderId, Holder] = field(default_factory=dict)
-    records: Mapping[tuple[Role, Address], Record] = field(default_factory=dict)
+    miss_records: Mapping[tuple[Role, Address], MissRecord] = field(default_factory=dict)
     settled: tuple[SettledRound, ...] = ()
     games: Mapping[int, GameRecord] = field(default_factory=dict)
     crowded_out: frozenset[Accusation] = frozenset()
@@ -122,9 +122,9 @@ class JobView:
             raise ProtocolError(f"job {self.job_id} is not known yet")
         return self.terms
 
-    def slot(self, round: RoundIndex) -> Slot:
-        """The slot of a round's messages."""
-        return Slot(self.domain, self.job_id, round)
+    def round_id(self, round: RoundIndex) -> RoundId:
+        """The round id of a round's messages."""
+        return RoundId(self.domain, self.job_id, round)
 
     # --- members ---
 
@@ -154,20 +154,20 @@ class JobView:
         """Every id that the account ever had in this role."""
         return {h.id for h in self.holders(role).values() if h.account == account}
 
-    def pool(self, round: int) -> dict[PlaceIndex, Holder]:
-        """Holders of places that count in a round, if it opens as things stand."""
+    def pool(self, round: int) -> dict[SlotIndex, Holder]:
+        """Holders of slots that count in a round, if it opens as things stand."""
         counting = (h for h in self.verifiers.values() if h.counts_in(round))
-        return {PlaceIndex(h.index): h for h in counting}
+        return {SlotIndex(h.index): h for h in counting}
 
-    def ready_places(self, round: int) -> Bitmap:
+    def ready_slots(self, round: int) -> Bitmap:
         """Of the pool, who has said to be ready."""
-        return to_bitmap(place for place, h in self.pool(round).items() if h.is_ready)
+        return to_bitmap(slot for slot, h in self.pool(round).items() if h.is_ready)
 
     def free_seats(self) -> list[SeatIndex]:
-        """Seats that `sit` would take: held by nobody next, and without an uncut miss."""
+        """Seats that `join` would take: held by nobody next, and without a penalty that is due."""
         running = NO_BITS if self.open is None else self.open.standing
-        uncut = to_bitmap(h.index for h in self.providers.values() if h.missed != NO_ROUND)
-        taken = self.held | running | uncut
+        unpenalised = to_bitmap(h.index for h in self.providers.values() if h.missed != NO_ROUND)
+        taken = self.held | running | unpenalised
         return [SeatIndex(s) for s in range(self.require_terms().seats) if not taken >> s & 1]
 
     def gateway_urls(self) -> tuple[str, ...]:
@@ -193,29 +193,31 @@ class JobView:
     @property
     def model_cid(self) -> bytes:
         """Where that is; empty before any."""
-        cids = (past.verdict.cid for past in reversed(self.settled))
+        cids = (settled_round.verdict.cid for settled_round in reversed(self.settled))
         return next((cid for cid in cids if cid), b"")
 
     @property
     def empty_streak(self) -> int:
         """Rounds running, the newest among them, that merged nothing."""
         streak = 0
-        for past in reversed(self.settled):
-            if past.verdict.merged:
+        for settled_round in reversed(self.settled):
+            if settled_round.verdict.merged:
                 break
             streak += 1
         return streak
 
     def auditing(self, now: int) -> Iterator[SettledRound]:
         """Settled rounds whose windows are not over, oldest first."""
-        return (past for past in self.settled if now < past.clock.window_end)
+        return (
+            settled_round for settled_round in self.settled if now < settled_round.clock.window_end
+        )
 
     def auditor_of(self, round: OpenRound | SettledRound, account: Address) -> HolderId | None:
         """The account's id in the round's pool or committee."""
-        own = (h for h in round.places.values() if self.verifiers[h].account == account)
+        own = (h for h in round.slots.values() if self.verifiers[h].account == account)
         return next(own, None)
 
-    # --- games and falls ---
+    # --- games and slashes ---
 
     def games_about(self, role: Role, holder: HolderId) -> Iterator[GameRecord]:
         """Open games about a holder's bond."""
@@ -225,43 +227,45 @@ class JobView:
             if game.is_open and parties(game.claim) == (self.job_id, role, holder)
         )
 
-    def has_fallen(self, claim: Claim) -> bool:
+    def is_slashed(self, claim: Claim) -> bool:
         """Whether the holder that a claim is of has lost its bond, to a game or otherwise."""
         about = parties(claim)
-        return about is not None and self.holders(about[1])[about[2]].has_fallen
+        return about is not None and self.holders(about[1])[about[2]].is_slashed
 
     def is_final(self, role: Role, holder: HolderId, round: RoundIndex, now: int) -> bool:
         """Whether nothing can change what a holder is owed for a settled round any more."""
-        past = self.settled_round(round)
-        if past is None or now < past.clock.window_end:
+        settled_round = self.settled_round(round)
+        if settled_round is None or now < settled_round.clock.window_end:
             return False
         if role is Role.VERIFIER:
             return True
         return all(window_of(game.claim) > round for game in self.games_about(role, holder))
 
     def accused(self, now: int) -> set[HolderId]:
-        """Providers about whom an opened *differs* can still be played, or is being played."""
+        """Providers about whom an opened *mismatch* can still be played, or is being played."""
         played = {window_of(game.claim) for game in self.games.values() if game.is_open}
         return {
-            past.seats[duty.seat]
-            for past in self.settled
-            if now < past.clock.half or past.round in played
-            for auditor, body in past.bodies.items()
+            settled_round.seats[duty.seat]
+            for settled_round in self.settled
+            if now < settled_round.clock.half or settled_round.round in played
+            for auditor, body in settled_round.bodies.items()
             for duty in body.duties
-            if not duty.is_fine and self._stands(past, auditor, duty.seat, now)
+            if not duty.is_valid and self._stands(settled_round, auditor, duty.seat, now)
         }
 
-    def _stands(self, past: SettledRound, auditor: HolderId, seat: SeatIndex, now: int) -> bool:
+    def _stands(
+        self, settled_round: SettledRound, auditor: HolderId, seat: SeatIndex, now: int
+    ) -> bool:
         """Whether an accusation may become a game, or is one that is not over."""
-        author, about = self.verifiers[auditor].account, past.seats[seat]
+        author, about = self.verifiers[auditor].account, settled_round.seats[seat]
         own = [
             game
             for game in self.games.values()
             if game.challenger == author
-            and window_of(game.claim) == past.round
+            and window_of(game.claim) == settled_round.round
             and parties(game.claim) == (self.job_id, Role.PROVIDER, about)
         ]
-        return any(game.is_open for game in own) or (not own and now < past.clock.half)
+        return any(game.is_open for game in own) or (not own and now < settled_round.clock.half)
 
     # --- the clock ---
 
@@ -285,6 +289,6 @@ class JobView:
         return Gathered(
             held=self.held.bit_count(),
             enough_held=max(terms.min_providers, 2 * terms.f + 1),
-            ready=self.ready_places(self.round).bit_count(),
+            ready=self.ready_slots(self.round).bit_count(),
             enough_ready=terms.min_verifiers,
         )

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 from atoll.protocol.holders import Holder
-from atoll.protocol.owes import Duty, Owed, owed_by
+from atoll.protocol.obligations import Duty, Obligation, obligations_of
+from atoll.protocol.types import TOKEN, Phase, Role, Terms
 from atoll.protocol.views import JobView
-from atoll.protocol.words import TOKEN, Phase, Role, Terms
-from atoll.service.condition import Condition
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.game import NoMove, SendMove
+from atoll.service.health_status import HealthStatus
 from atoll.service.machine import State
 
 S = TypeVar("S")
@@ -22,12 +22,12 @@ LAST_PART: Final = 6
 """With so large a part of its time left a duty that is not done is told."""
 
 
-def alerts(state: State[S]) -> Iterator[Condition]:
+def alerts(state: State[S]) -> Iterator[HealthStatus]:
     """The gravest first."""
     if state.view.terms is None or state.view.status.is_closed:
         return
     yield from _lost_games(state)
-    yield from _falls(state)
+    yield from _slashes(state)
     yield from _disagreements(state)
     yield from _late(state)
 
@@ -47,45 +47,46 @@ def waits_for(state: State[S]) -> str:
     )
 
 
-def _lost_games(state: State[S]) -> Iterator[Condition]:
+def _lost_games(state: State[S]) -> Iterator[HealthStatus]:
     """Games in which it is our turn and we have nothing to say: their clock ends them."""
     job = state.view.job_id
-    for owed in owed_by(state.view, state.me, state.now):
+    for owed in obligations_of(state.view, state.me, state.now):
         game = state.view.games.get(owed.game)
         if owed.duty is not Duty.MOVE or game is None:
             continue
-        found = state.facts.of(SendMove, game.id, len(game.moves))
+        found = state.entries.of(SendMove, game.id, len(game.moves))
         if isinstance(found, NoMove):
             left = max(0, owed.until - state.now)
             text = f"job {job}, game {game.id}: no move, {left} s left: {found.reason}"
-            yield Condition("game", text, f"atoll judge games {job}")
+            yield HealthStatus("game", text, f"atoll judge games {job}")
 
 
-def _falls(state: State[S]) -> Iterator[Condition]:
+def _slashes(state: State[S]) -> Iterator[HealthStatus]:
     job = state.view.job_id
     for holder in _ours(state.view, state):
-        if holder.has_fallen:
-            what = f"{holder.role.name.lower()} {holder.id} fell, {holder.bond / TOKEN:g} tokens"
+        if holder.is_slashed:
+            who = f"{holder.role.name.lower()} {holder.id}"
+            what = f"{who} was slashed, {holder.bond / TOKEN:g} tokens"
             text = f"job {job}: our {what} are left of its bond; it does not join again"
-            yield Condition("fell", text, f"atoll judge games {job}")
+            yield HealthStatus("slashed", text, f"atoll judge games {job}")
 
 
-def _disagreements(state: State[S]) -> Iterator[Condition]:
+def _disagreements(state: State[S]) -> Iterator[HealthStatus]:
     found = disagreement(state)
     if found is not None:
         job = state.view.job_id
         text = f"job {job}: {found}; it leaves, and trains nothing from that"
-        yield Condition("disagrees", text, f"atoll job audit {job} --round {found.round}")
+        yield HealthStatus("disagrees", text, f"atoll job audit {job} --round {found.round}")
 
 
-def _late(state: State[S]) -> Iterator[Condition]:
+def _late(state: State[S]) -> Iterator[HealthStatus]:
     job, terms = state.view.job_id, state.view.require_terms()
-    for owed in owed_by(state.view, state.me, state.now):
+    for owed in obligations_of(state.view, state.me, state.now):
         left = owed.until - state.now
         if left * LAST_PART < _window(terms, owed.duty):
             text = f"job {job}: its {owed.duty} of round {owed.round} is due in {left} s"
             step = "`atoll doctor --config …` says whether this machine keeps up"
-            yield Condition("late", text, step, is_fault=False)
+            yield HealthStatus("late", text, step, is_fault=False)
 
 
 def _window(terms: Terms, duty: Duty) -> int:
@@ -93,7 +94,7 @@ def _window(terms: Terms, duty: Duty) -> int:
     windows = {
         Duty.COMMIT: terms.train_seconds,
         Duty.REVEAL: terms.reveal_seconds,
-        Duty.WORD: terms.merge_seconds,
+        Duty.VOTE: terms.merge_seconds,
         Duty.READY: terms.ready_seconds,
         Duty.AUDIT_REPORT: terms.audit_seconds,
         Duty.OPEN: terms.open_seconds,
@@ -106,24 +107,24 @@ def _ours(view: JobView, state: State[S]) -> list[Holder]:
     return [h for r in Role for h in view.holders(r).values() if h.account == state.me]
 
 
-def owed_plain(state: State[S]) -> list[dict[str, Any]]:
+def plain_obligations(state: State[S]) -> list[dict[str, Any]]:
     """What the account owes the job now, the most urgent first, in JSON values."""
     if state.view.terms is None:
         return []
-    return [_plain(state, owed) for owed in owed_by(state.view, state.me, state.now)]
+    return [_plain(state, owed) for owed in obligations_of(state.view, state.me, state.now)]
 
 
-def _plain(state: State[S], owed: Owed) -> dict[str, Any]:
+def _plain(state: State[S], owed: Obligation) -> dict[str, Any]:
     left = owed.until - state.now
     ends = None if left >> 40 else left
     plain = {"duty": str(owed.duty), "round": int(owed.round), "seconds_left": ends}
     return plain | ({"seats": list(map(int, owed.seats))} if owed.seats else {})
 
 
-def misses(state: State[S]) -> list[dict[str, Any]]:
-    """What the account was cut for in the job, in JSON values."""
+def missed_duties(state: State[S]) -> list[dict[str, Any]]:
+    """What the account was penalised for in the job, in JSON values."""
     return [
-        {"role": holder.role.name.lower(), "round": int(round), "miss": kind.name.lower()}
+        {"role": holder.role.name.lower(), "round": int(round), "missed_duty": kind.name.lower()}
         for holder in _ours(state.view, state)
-        for round, kind in sorted(holder.cuts)
+        for round, kind in sorted(holder.penalties)
     ]

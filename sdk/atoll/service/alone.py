@@ -1,7 +1,7 @@
 """Whether nobody else acts with the service's key: before that is known, nothing is done.
 
 The alternative, a lock in the folder, sees only this machine: a copy of the key on another one
-signs another verdict about the same words, which costs the whole bond.
+signs another verdict about the same votes, which costs the whole bond.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AloneCheck:
         doppelganger, context = self._doppelganger, self._context
         if doppelganger is None or context is None:
             return
-        doppelganger.see([*news.past, *(step.item for step in news.folded)])
+        doppelganger.see([*news.earlier, *(step.item for step in news.folded)])
         if head is None:
             return
         if not self._is_past_known:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from atoll.protocol.types import Address, JobId, JobStatus, Phase, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, JobId, JobStatus, Phase, Role
+from atoll.service.duties.join_and_leave import free_slots
 from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady, refusal
-from atoll.service.duties.membership import free_places
-from atoll.service.facts import Facts
+from atoll.service.entries import Entries
 from atoll.service.pace import promised_per_hour
 
 MOST_LOOKED_AT: Final = 8
@@ -90,14 +90,14 @@ class Choice:
     def see(
         self,
         views: Mapping[JobId, JobView],
-        facts_of: Callable[[JobId], Facts],
+        entries_of: Callable[[JobId], Entries],
         most: int,
         now: int,
     ) -> bool:
         """Whether something of it is another than before.
 
         Args:
-            facts_of: what is known of a job.
+            entries_of: what is known of a job.
             most: `policy.jobs_at_once`.
             now: unix seconds of the chain.
         """
@@ -110,7 +110,7 @@ class Choice:
         ours = {job for job in self.held if not views[job].status.is_closed}
         self._see_waiting(views, ours, now)
         self._serves = len(ours - self.unpaid)
-        offers = self._offers(views, facts_of) if self._serves < most else []
+        offers = self._offers(views, entries_of) if self._serves < most else []
         self._offered = frozenset(offer.job for offer in offers)
         self._choose(offers, most - self._serves, now)
         self._leave_for_better(offers, ours)
@@ -173,24 +173,24 @@ class Choice:
         self.unpaid = frozenset(idle | (self._given_up.keys() & ours))
 
     def _offers(
-        self, views: Mapping[JobId, JobView], facts_of: Callable[[JobId], Facts]
+        self, views: Mapping[JobId, JobView], entries_of: Callable[[JobId], Entries]
     ) -> list[Offer]:
         assert self.role is not None
-        found = []
+        offers = []
         for job, view in views.items():
             is_known = view.terms is not None and view.status is not JobStatus.NONE
             if not is_known or view.phase is Phase.CLOSED or view.status.is_closed:
                 continue
-            facts = facts_of(job)
-            if job in self.held or job in self._given_up or refusal(facts) is not None:
+            entries = entries_of(job)
+            if job in self.held or job in self._given_up or refusal(entries) is not None:
                 continue
-            spec, terms = facts.of(DoFetchSpec), view.require_terms()
-            free = view.free_seats() if self.role is Role.PROVIDER else free_places(view)
+            spec, terms = entries.of(DoFetchSpec), view.require_terms()
+            free = view.free_seats() if self.role is Role.PROVIDER else free_slots(view)
             hourly = spec.hourly if isinstance(spec, SpecReady) else None
-            has_data = hourly is not None and isinstance(facts.of(DoFetchData), DataReady)
+            has_data = hourly is not None and isinstance(entries.of(DoFetchData), DataReady)
             promised = promised_per_hour(self.role, terms)
-            found.append(Offer(job, not free, promised, hourly, has_data))
-        return found
+            offers.append(Offer(job, not free, promised, hourly, has_data))
+        return offers
 
     def _choose(self, offers: list[Offer], room: int, now: int) -> None:
         fit = [offer for offer in offers if offer.hourly is not None]

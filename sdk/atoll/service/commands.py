@@ -10,16 +10,16 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Never
 
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.protocol.views import JobView
-from atoll.service.facts import Done, Named, R_co
+from atoll.service.entries import Done, Named, R_co
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 
 class Command(Named[R_co], ABC):
-    """One effect as data; `R_co` is the fact that it leaves, `Never` where it leaves none.
+    """One effect as data; `R_co` is the entry that it leaves, `Never` where it leaves none.
 
     Subclasses are frozen dataclasses.
 

@@ -26,7 +26,7 @@ from pydantic import (
 
 from atoll.chain.urls import require_endpoint
 from atoll.errors import ConfigError
-from atoll.service.wording import sentences
+from atoll.service.messages import sentences
 from atoll.storage.backend import parse_backend
 from atoll.storage.connection_limiter import Budget
 from atoll.storage.sources import MAX_URL, normalise_gateway
@@ -191,8 +191,8 @@ class WatchdogSection(_Section):
     """Who is told once the service is blocked for `after_s`, and once it works again.
 
     Attributes:
-        command: run with ATOLL_EVENT, ATOLL_CONDITION and ATOLL_TEXT, and JSON on standard input.
-        webhook: an address that gets the JSON as a POST.
+        command: run with ATOLL_EVENT, ATOLL_HEALTH_STATUS and ATOLL_TEXT, and JSON on standard
+        input. webhook: an address that gets the JSON as a POST.
     """
 
     command: str = ""

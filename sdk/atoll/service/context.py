@@ -17,7 +17,7 @@ from atoll.chain.follower import Follower
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txconfig import GWEI, QueueConfig
 from atoll.chain.txqueue import TxQueue
-from atoll.protocol.words import Address, Digest, JobId
+from atoll.protocol.types import Address, Digest, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.control import NotRunning, Refused, ask
 from atoll.service.gateway_process import GatewayProcess, Serves

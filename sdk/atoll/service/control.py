@@ -33,7 +33,7 @@ class NotRunning(ConfigError):
     """Nobody answers at the data folder's socket."""
 
 
-class Frozen(NotRunning):
+class StoppedBySignal(NotRunning):
     """Its process was stopped by a signal, and does nothing until another one."""
 
 
@@ -103,7 +103,7 @@ async def ask(data_dir: Path, question: str, **arguments: Any) -> Any:
     """
     holder = holder_in(data_dir)
     if holder is not None and holder.is_frozen:
-        raise Frozen(
+        raise StoppedBySignal(
             f"the service in {data_dir} is frozen: somebody stopped process {holder.pid} (SIGSTOP, "
             "Ctrl-Z, or a write to a terminal that it had left), and its deadlines pass",
             next_step=f"`kill -CONT {holder.pid}` has it go on; `atoll node stop`, or `atoll "

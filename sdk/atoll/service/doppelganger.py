@@ -1,7 +1,7 @@
 """Whether somebody else acts with our key: a second service, or this one's folder on two machines.
 
 Rule of this file: pure. Two services with one key send each other's gateway away, take each other's
-nonces and, without one journal, may sign two things for one slot. What the chain says that the
+nonces and, without one journal, may sign two things for one subject. What the chain says that the
 account did, by a transaction that neither our queue signed nor one whose journal was read in here,
 is somebody else's act: or our own, of which this folder has lost the trace.
 """
@@ -14,17 +14,17 @@ from typing import Final
 
 from atoll.chain.indexed import Indexed
 from atoll.protocol import events as ev
+from atoll.protocol.types import Address, JobId, RoundIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, JobId, RoundIndex
 
 ACTS: Final = (
-    ev.GatewayAnnounced, ev.Seated, ev.Enrolled, ev.Ready, ev.Committed, ev.Revealed, ev.Said,
+    ev.GatewayAnnounced, ev.Seated, ev.Enrolled, ev.Ready, ev.Committed, ev.Revealed, ev.Voted,
     ev.AuditReportSealed,
 )  # fmt: skip
 """What the contracts take of the account alone, and only a service sends. A seat may be stopped by
 somebody else, in a game; pay and stake may be moved from a wallet.
 """
-OF_ROUNDS: Final = (ev.Committed, ev.Revealed, ev.Said, ev.AuditReportSealed)
+OF_ROUNDS: Final = (ev.Committed, ev.Revealed, ev.Voted, ev.AuditReportSealed)
 """Those that say something of a round, which is not to be said otherwise."""
 
 
@@ -104,4 +104,4 @@ class Doppelganger:
 def live_rounds(view: JobView, now: int) -> set[RoundIndex]:
     """Rounds of which something may still be said, or be held against who said it."""
     running = set() if view.open is None else {view.open.round}
-    return running | {past.round for past in view.auditing(now)}
+    return running | {settled_round.round for settled_round in view.auditing(now)}

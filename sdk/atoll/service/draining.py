@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
-from atoll.protocol.words import JobId
+from atoll.protocol.types import JobId
 from atoll.service.duties.game import decide_games
-from atoll.service.duties.keeper_calls import decide_pay
-from atoll.service.duties.membership import SendJoin
+from atoll.service.duties.join_and_leave import SendJoin
+from atoll.service.duties.send_keeper_calls import decide_pay
 from atoll.service.effects import Effects
 from atoll.service.machine import State
 from atoll.service.machines import Machines

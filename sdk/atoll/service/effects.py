@@ -14,13 +14,13 @@ import structlog
 
 from atoll.chain.call import Call
 from atoll.errors import NotFound, StorageError, TransactionFailed
-from atoll.protocol.owes import committee_gateways
+from atoll.protocol.obligations import committee_gateways
+from atoll.protocol.types import Address, JobId, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, JobId, Role
 from atoll.service.context import Context
-from atoll.service.facts import Done, F, NotYet, R_co
+from atoll.service.entries import Done, F, NotYet, R_co
+from atoll.service.priority_lock import PriorityLock
 from atoll.service.task import TaskCall
-from atoll.service.turns import Turns
 from atoll.storage.cid import Cid
 from atoll.storage.pins import Pin
 from atoll.storage.spread import Spread
@@ -34,7 +34,7 @@ NAMED_TIMES = {"StillBound": 0, "WindowOpen": 0}
 """Refusals that name when the call will be due, and which of their fields does (unix seconds)."""
 ROLES = {"provider": Role.PROVIDER, "verifier": Role.VERIFIER}
 RELAY_PART = 4
-"""Relays are waited for a 4th of a committee draw's time. When half of it is over, words are said.
+"""Relays are waited for a 4th of a committee draw's time. When half of it is over, votes are cast.
 """
 MOST_HEALED = 64
 """Blocks that are fetched again for one command; a disk that loses more has to be looked at."""
@@ -79,7 +79,7 @@ class Effects:
         self.calls = context.chain.calls
         self.store_dir = str(context.config.store_dir)
         self.staking = asyncio.Lock()
-        self.moves = Turns()
+        self.moves = PriorityLock()
         self.joined: dict[JobId, int] = {}
         self.unpaid: frozenset[JobId] = frozenset()
         self.role = ROLES.get(context.config.role or "")
@@ -95,8 +95,8 @@ class Effects:
             AtollError: it did not take place; it may be asked for again.
         """
         done = await self._perform(view, command)
-        if done.fact is not None:
-            self.context.journal.write(view.job_id, command.key, done.fact)
+        if done.entry is not None:
+            self.context.journal.write(view.job_id, command.key, done.entry)
         return done
 
     async def _perform(self, view: JobView, command: Performed[F]) -> Done[F]:
@@ -142,7 +142,7 @@ class Effects:
 
         What takes as long as a round is never before it: a side that moves at once could else make
         another, which trains or replays, wait for its own work until the clock is over. Nor is it
-        before what is owed: who disputes somebody could else have it miss its words and rounds.
+        before what is owed: who disputes somebody could else have it miss its votes and rounds.
         """
         return await self.context.game_worker.run(call, is_first=True)
 
@@ -230,8 +230,8 @@ class Effects:
     ) -> None:
         """As `fetch`, of what a round's committee serves on for its author. Raises as `fetch`."""
         await self._pin(view, round_, cid)
-        relays, told = committee_gateways(view, round_), view.gateways
-        urls = (told.get(author, ""), relays, told.get(self.context.me, ""))
+        relays, gateways = committee_gateways(view, round_), view.gateways
+        urls = (gateways.get(author, ""), relays, gateways.get(self.context.me, ""))
         patience = view.require_terms().merge_seconds / RELAY_PART
         spread = Spread.of(*urls, patience)
         await self.context.fetcher_of(view.job_id).fetch_spread(cid, max_bytes, spread)

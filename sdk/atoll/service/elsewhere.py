@@ -26,7 +26,7 @@ import structlog
 
 from atoll.errors import AtollError, ConfigError
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.service.environments import (
     Environment,
     Hello,
@@ -163,14 +163,14 @@ def _peer(place: Environment) -> Peer:
     if peer is not None and peer.is_running:
         return peer
     peer = Peer(place.command)
-    said = peer.hello
-    if said != place.hello:
+    hello = peer.hello
+    if hello != place.hello:
         peer.end()
         raise ConfigError(
-            f"{place.folder} was changed since it was added: it is {said.release}, {said.word}",
+            f"{place.folder} was changed since it was added: it is {hello.release}, {hello.word}",
             next_step=f"atoll release remove {place.folder.name}, and add it again",
         )
-    _log.info("started another release's worker", release=said.release)
+    _log.info("started another release's worker", release=hello.release)
     _started[place.folder] = peer
     return peer
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from atoll.errors import ConfigError, NumericsMismatch
 from atoll.files import write_once
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.service.wire import WORD, NotOnTheWire, pack, unpack
 
 FOLDER_VARIABLE: Final = "ATOLL_RELEASES"

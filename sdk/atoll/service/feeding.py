@@ -11,11 +11,11 @@ from typing import Generic, TypeVar
 import structlog
 
 from atoll.chain.follower import News
+from atoll.protocol.types import JobId
 from atoll.protocol.views import JobView
-from atoll.protocol.words import JobId
 from atoll.service.alone import AloneCheck
 from atoll.service.context import Context
-from atoll.service.duties.keeper_calls import is_left, is_over
+from atoll.service.duties.send_keeper_calls import is_left, is_over
 from atoll.service.machine import Head, HeadAdvanced, State, ViewChanged
 from atoll.service.machines import Machines
 from atoll.service.participation import Participation
@@ -58,14 +58,14 @@ class Feeding(Generic[S]):
         if news.head:
             machines.hear(Head(news.head.number, news.head.timestamp))
         self._alone.see(news, machines.head)
-        if news.past or news.turned or news.folded or news.head:
-            # before the views: who has just sat down is not told to leave
+        if news.earlier or news.turned or news.folded or news.head:
+            # before the views: who has just joined is not told to leave
             self._participation.choose()
         changed = {step.view.job_id for step in news.folded if step.view is not None}
         failing = {job for job, _ in self._performing.failing}
         for job, view in follower.views.items():
             machine = self._machine(job, view)
-            is_new = job in changed or bool(news.past) or news.turned
+            is_new = job in changed or bool(news.earlier) or news.turned
             is_idle = not machine.in_flight and job not in failing
             if not is_new and (not news.head or (is_idle and self._rests(view))):
                 continue
@@ -99,7 +99,7 @@ class Feeding(Generic[S]):
                 setup=self._setup,
                 view=view,
                 head=Head(view.block.number, view.block.timestamp),
-                facts=self._context.journal.read(job).after_restart(),
+                entries=self._context.journal.read(job).after_restart(),
                 sits_out=self._participation.why_out(job),
                 may_take=self._participation.choice.may_take(job),
             )

@@ -27,9 +27,9 @@ import structlog
 from atoll.chain.database import open_read_only
 from atoll.errors import AtollError, ConfigError
 from atoll.nested import loads
-from atoll.service.beside import end
+from atoll.service.background_tasks import end
 from atoll.service.greeting import greeted
-from atoll.service.logs import level_here, lines_to, log_from
+from atoll.service.log_files import level_here, lines_to, log_from
 from atoll.service.task import Task
 from atoll.storage.cid import Cid
 from atoll.storage.connection_limiter import Budget

@@ -14,7 +14,7 @@ from typing import Final
 from eth_utils.crypto import keccak
 
 from atoll.chain.keys import signer_of
-from atoll.protocol.words import Address, Digest
+from atoll.protocol.types import Address, Digest
 from atoll.storage.sources import normalise_gateway
 
 SCHEME: Final = "Atoll"

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from aiohttp import web
 
 from atoll.errors import ConfigError
-from atoll.service.condition import Condition
+from atoll.service.health_status import HealthStatus
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -54,7 +54,7 @@ class Health:
     """
 
     metrics: Callable[[], Iterable[Metric]]
-    condition: Callable[[], Condition | None]
+    health_status: Callable[[], HealthStatus | None]
     is_alive: Callable[[], bool] = field(default=lambda: True)
 
 
@@ -76,7 +76,7 @@ async def answering(host: str, port: int, health: Health) -> AsyncIterator[int]:
         return web.Response(status=200 if alive else 503, text="ok\n" if alive else "stuck\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        found = health.condition()
+        found = health.health_status()
         if found is None or not found.is_fault:
             return web.Response(text="ok\n")
         return web.Response(status=503, text=f"{found.text}\nnext: {found.next_step}\n")

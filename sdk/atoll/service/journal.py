@@ -1,6 +1,6 @@
 """The journal: what this service has computed, signed and measured, on disk before it matters.
 
-Rule of this file: a row is durable (`synchronous=FULL`) when a method returns, and one slot is
+Rule of this file: a row is durable (`synchronous=FULL`) when a method returns, and one subject is
 never signed twice with different content: the UNIQUE constraint of `signed` sees to it, not care.
 
 Every row has a checksum, and all are looked at when the file is opened. What can be computed again
@@ -30,8 +30,8 @@ from atoll.chain.database import Database, has_log, is_damage, make_database, op
 from atoll.chain.deployment import Deployment
 from atoll.chain.txfile import QUEUE_FILE, read_pairing
 from atoll.errors import ProtocolError, StorageError
-from atoll.service.facts import OF_SERVICE, Fact, Facts
-from atoll.service.plain import JournalError, from_json, to_json
+from atoll.service.entries import OF_SERVICE, Entries, Entry
+from atoll.service.serialization import JournalError, from_json, to_json
 
 SCHEMA_VERSION = 4
 VERSION = "version"
@@ -52,11 +52,11 @@ OWN: Final = frozenset({VERSION, RETIRED, PAIR, WHOSE, RENEWED})
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL,
     sum BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE facts (
+CREATE TABLE entries (
     job INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
     written_at REAL NOT NULL, sum BLOB NOT NULL, PRIMARY KEY (job, key)) WITHOUT ROWID;
 CREATE TABLE signed (
-    slot TEXT NOT NULL PRIMARY KEY, content BLOB NOT NULL, written_at REAL NOT NULL,
+    subject TEXT NOT NULL PRIMARY KEY, content BLOB NOT NULL, written_at REAL NOT NULL,
     sum BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE measures (
     job INTEGER NOT NULL, round INTEGER NOT NULL, name TEXT NOT NULL, value REAL NOT NULL,
@@ -66,22 +66,22 @@ CREATE TABLE notes (name TEXT PRIMARY KEY, body BLOB NOT NULL,
 CREATE TABLE sent (tx_hash TEXT PRIMARY KEY, sum BLOB NOT NULL) WITHOUT ROWID;
 """
 TABLES: Final = {
-    "signed": ("slot", "content", "written_at"),
-    "facts": ("job", "key", "kind", "body", "written_at"),
+    "signed": ("subject", "content", "written_at"),
+    "entries": ("job", "key", "kind", "body", "written_at"),
     "notes": ("name", "body"),
     "meta": ("name", "value"),
     "measures": ("job", "round", "name", "value"),
     "sent": ("tx_hash",),
 }
 """The columns of each, without the checksum, which is the last one; a key's come first."""
-KEYS: Final = {"signed": 1, "facts": 2, "notes": 1, "meta": 1, "measures": 3, "sent": 1}
+KEYS: Final = {"signed": 1, "entries": 2, "notes": 1, "meta": 1, "measures": 3, "sent": 1}
 """How many of the columns are the key."""
 SUM_BYTES: Final = 8
 log = structlog.get_logger("atoll.journal")
 
 
 class AlreadySigned(ProtocolError):
-    """Something else was signed for this slot before: signing this would be equivocation."""
+    """Something else was signed for this subject before: signing this would be equivocation."""
 
 
 class JournalGone(JournalError):
@@ -144,8 +144,8 @@ class Journal:
             raise
 
     def tell_claims(self, tell: Callable[[int], None]) -> None:
-        """Has the queue beside it know how many slots are claimed, now and with each claim, before
-        anything is signed for it.
+        """Has the queue beside it know how many subjects are claimed, now and with each claim,
+        before anything is signed for it.
         """
         tell(self._claims)
         self._tell = tell
@@ -153,37 +153,41 @@ class Journal:
     def close(self) -> None:
         self._db.close()
 
-    def write(self, job: int, key: str, fact: Fact) -> None:
-        """Stores a fact under the key of the command that left it; replaces what lay there."""
-        put(self._db, "facts", (job, key, fact.kind, to_json(fact), time.time()))
+    def write(self, job: int, key: str, entry: Entry) -> None:
+        """Stores an entry under the key of the command that left it; replaces what lay there."""
+        put(self._db, "entries", (job, key, entry.kind, to_json(entry), time.time()))
 
-    def read(self, job: int, key: str | None = None) -> Facts:
-        """Every fact of a job; where a key is named, that one alone."""
+    def read(self, job: int, key: str | None = None) -> Entries:
+        """Every entry of a job; where a key is named, that one alone."""
         where = "job = ?1 AND (?2 IS NULL OR key = ?2)"
-        rows = self._db.rows(f"SELECT key, kind, body FROM facts WHERE {where}", (job, key))  # noqa: S608 - our own words
-        return Facts({key: self._revive(kind, body) for key, kind, body in rows})
+        rows = self._db.rows(f"SELECT key, kind, body FROM entries WHERE {where}", (job, key))  # noqa: S608 - our own words
+        return Entries({key: self._revive(kind, body) for key, kind, body in rows})
 
-    def sign_once(self, slot: str, content: bytes) -> None:
-        """Claims a slot for one content, before it is signed or sent.
+    def sign_once(self, subject: str, content: bytes) -> None:
+        """Claims a subject for one content, before it is signed or sent.
 
         Claiming it again for the same content is fine: that is what a restart does.
 
         Raises:
-            AlreadySigned: the slot was claimed for something else.
+            AlreadySigned: the subject was claimed for something else.
         """
         with self._db.transaction():
             # Claimed first and read after, so that of two who come at once one finds the other's.
-            is_new = add(self._db, "signed", (slot, content, time.time()))
-            row = self._db.execute("SELECT content FROM signed WHERE slot = ?", (slot,)).fetchone()
+            is_new = add(self._db, "signed", (subject, content, time.time()))
+            row = self._db.execute(
+                "SELECT content FROM signed WHERE subject = ?", (subject,)
+            ).fetchone()
         if bytes(row[0]) != content:
-            raise AlreadySigned(f"{slot}: refusing to sign {content.hex()} after {row[0].hex()}")
+            raise AlreadySigned(f"{subject}: refusing to sign {content.hex()} after {row[0].hex()}")
         self._claims += is_new
         if self._tell is not None:
             self._tell(self._claims)
 
-    def signed(self, slot: str) -> bytes | None:
-        """What was claimed for a slot, or None."""
-        row = self._db.execute("SELECT content FROM signed WHERE slot = ?", (slot,)).fetchone()
+    def signed(self, subject: str) -> bytes | None:
+        """What was claimed for a subject, or None."""
+        row = self._db.execute(
+            "SELECT content FROM signed WHERE subject = ?", (subject,)
+        ).fetchone()
         return None if row is None else bytes(row[0])
 
     def publish(self, name: str, body: bytes) -> None:
@@ -241,9 +245,9 @@ class Journal:
             put(self._db, "measures", (*key, before + value))
         self.measured += 1
 
-    def _revive(self, kind: str, body: str) -> Fact:
+    def _revive(self, kind: str, body: str) -> Entry:
         try:
-            return from_json(Fact.kinds[kind], body)
+            return from_json(Entry.kinds[kind], body)
         except KeyError:
             raise JournalError(
                 f"the journal holds {kind}, which this version does not know",
@@ -312,7 +316,7 @@ def _check_pairing(path: Path, pair: str, claims: int) -> None:
         raise gone(path, f"it is not the one that {QUEUE_FILE} was beside, and {what}")
     if claims < beside.claims:
         raise gone(
-            path, f"it knows {claims} of {beside.claims} slots that were signed: it is older"
+            path, f"it knows {claims} of {beside.claims} subjects that were signed: it is older"
         )
 
 
@@ -347,12 +351,12 @@ def require_ours(database: Database, whose: Belongs | None) -> None:
 
 def require_whose(database: Database, whose: Belongs | None) -> None:
     """Raises JournalError where the journal is somebody else's; it is ours where nobody said."""
-    found = meta_of(database, WHOSE)
-    if whose is not None and found is None:
+    meta = meta_of(database, WHOSE)
+    if whose is not None and meta is None:
         put(database, "meta", (WHOSE, str(whose)))
-    elif whose is not None and found != str(whose):
+    elif whose is not None and meta != str(whose):
         raise JournalError(
-            f"{database.path} is of {found}, and this service of {whose}",
+            f"{database.path} is of {meta}, and this service of {whose}",
             next_step="name the --config whose it is, or use another data_dir",
         )
 
@@ -364,7 +368,7 @@ def meta_of(database: Database, name: str) -> str | None:
 
 
 def count_claims(database: Database) -> int:
-    """How many slots are claimed."""
+    """How many subjects are claimed."""
     ((count,),) = database.rows("SELECT COUNT(*) FROM signed")
     return int(count)
 
@@ -421,7 +425,7 @@ def sweep(database: Database) -> int:
         for *values, told in database.rows(f"SELECT {names} FROM {table}"):  # noqa: S608 (our own names)
             if told == _sum(table, values):
                 continue
-            if table in {"signed", "meta"} or (table == "facts" and values[0] == OF_SERVICE):
+            if table in {"signed", "meta"} or (table == "entries" and values[0] == OF_SERVICE):
                 raise _damaged(database.path, f"a row of {table}, {values[0]!r}")
             lost += 1
             log.warning("a damaged row goes", table=table, row=values[: KEYS[table]])

@@ -30,7 +30,7 @@ class FolderHeld(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockHolder:
     """Who holds a folder.
 
     Attributes:
@@ -77,11 +77,11 @@ def hold_folder(data_dir: Path, *, is_service: bool = False) -> Iterator[None]:
 
 def holder_of(data_dir: Path) -> int | None:
     """The id of the process that holds the folder; None where nobody does."""
-    found = holder_in(data_dir)
-    return None if found is None else found.pid
+    holder = holder_in(data_dir)
+    return None if holder is None else holder.pid
 
 
-def holder_in(data_dir: Path) -> Holder | None:
+def holder_in(data_dir: Path) -> LockHolder | None:
     """Who holds the folder; None where nobody does."""
     try:
         with (data_dir / LOCK_NAME).open("rb") as file:
@@ -99,8 +99,8 @@ def _locked(file: BinaryIO | FileIO, how: int) -> bool:
     return True
 
 
-def _holder_in(text: bytes) -> Holder:
+def _holder_in(text: bytes) -> LockHolder:
     words = text.decode(errors="replace").split()
     if len(words) != 3 or not words[0].isdecimal():
-        return Holder(_UNKNOWN)
-    return Holder(int(words[0]), words[1].replace("_", " "), words[2] == _SERVICE)
+        return LockHolder(_UNKNOWN)
+    return LockHolder(int(words[0]), words[1].replace("_", " "), words[2] == _SERVICE)

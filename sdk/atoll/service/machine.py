@@ -1,9 +1,9 @@
 """The shape both machines share: level-triggered decisions from the chain's mirror and the journal.
 
 Rule of this file: pure. Clock, chain and results come in as events, effects go out as commands, and
-nothing but the events decides. Each step derives anew what is to be done *now* from (view, facts,
+nothing but the events decides. Each step derives anew what is to be done *now* from (view, entries,
 time); what is in flight or backing off is excluded. So a crash, a restart and a reorg need no paths
-of their own: the view is rebuilt, the facts are read back, and the same derivation continues.
+of their own: the view is rebuilt, the entries are read back, and the same derivation continues.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dataclasses import dataclass, field, replace
 from functools import reduce, wraps
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
+from atoll.protocol.types import Address
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address
 from atoll.service.commands import Command
 from atoll.service.config import KeeperConfig, ScheduleSection
-from atoll.service.facts import Fact, Facts
+from atoll.service.entries import Entries, Entry
 
 FIRST_RETRY_SECONDS = 2
 LONGEST_RETRY_SECONDS = 60  # what a deadline may be missed by once the cause is gone
 REMEMBERED = 32  # states, of as many jobs as a service may follow closely
-AnyCommand: TypeAlias = Command[Fact]
+AnyCommand: TypeAlias = Command[Entry]
 
 
 B = TypeVar("B")
@@ -71,10 +71,10 @@ class HeadAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A command's effect took place; the fact that it left is in the journal already."""
+    """A command's effect took place; the entry that it left is in the journal already."""
 
     key: str
-    fact: Fact | None = None
+    entry: Entry | None = None
     block: int = 0
     """Block in which a transaction was mined; 0 for work. Until the view has reached that block,
     the same command is not given again."""
@@ -145,7 +145,7 @@ class State(Generic[S]):
     head: Head
     block: int = 0
     block_time: int = 0
-    facts: Facts = field(default_factory=Facts)
+    entries: Entries = field(default_factory=Entries)
     in_flight: Mapping[str, AnyCommand] = field(default_factory=dict)
     holds: Mapping[str, Hold] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -188,8 +188,12 @@ def begun_ahead(state: State[S], decide: Callable[[State[S]], list[Decision]]) -
         return []
     decisions = decide(replace(state, view=state.ahead, ahead=None))
     return [
-        Decision(f"{one.duty} ahead", one.reason, tuple(c for c in one.commands if c.is_work))
-        for one in decisions
+        Decision(
+            f"{decision.duty} ahead",
+            decision.reason,
+            tuple(c for c in decision.commands if c.is_work),
+        )
+        for decision in decisions
     ]
 
 
@@ -234,20 +238,20 @@ def _is_stale(state: State[S], hold: Hold) -> bool:
     return hold.failures > 0 and state.now >= hold.until_time + LONGEST_RETRY_SECONDS
 
 
-def by_view_and_facts(decide: Callable[[State[S]], T]) -> Callable[[State[S]], T]:
-    """Remembers what came of a state's view and facts, the only things that `decide` reads.
+def by_view_and_entries(decide: Callable[[State[S]], T]) -> Callable[[State[S]], T]:
+    """Remembers what came of a state's view and entries, the only things that `decide` reads.
 
     Most steps are of a new block that nothing happened in: both are the same objects then, and what
-    takes hashing and sorting of a round's words is not done again.
+    takes hashing and sorting of a round's votes is not done again.
     """
-    known: OrderedDict[tuple[int, int], tuple[JobView, Facts, T]] = OrderedDict()
+    known: OrderedDict[tuple[int, int], tuple[JobView, Entries, T]] = OrderedDict()
 
     @wraps(decide)
     def remembered(state: State[S]) -> T:
-        key = (id(state.view), id(state.facts))
+        key = (id(state.view), id(state.entries))
         found = known.pop(key, None)  # it holds both: no other object has their addresses
         if found is None:
-            found = (state.view, state.facts, decide(state))
+            found = (state.view, state.entries, decide(state))
         known[key] = found
         if len(known) > REMEMBERED:
             known.popitem(last=False)
@@ -264,12 +268,12 @@ def _fold(state: State[S], event: Event) -> State[S]:
             return replace(state, head=head)
         case Ordered(sits_out, may_take):
             return replace(state, sits_out=sits_out, may_take=may_take)
-        case Finished(key, fact, block):
+        case Finished(key, entry, block):
             holds = {k: h for k, h in state.holds.items() if k != key}
             if block:
                 holds[key] = Hold(until_time=0, until_block=block, failures=0)
-            facts = state.facts if fact is None else state.facts.plus(key, fact)
-            state = replace(state, facts=facts, holds=holds)
+            entries = state.entries if entry is None else state.entries.plus(key, entry)
+            state = replace(state, entries=entries, holds=holds)
         case Failed(key, _, due_at):
             failures = state.holds[key].failures + 1 if key in state.holds else 1
             pause = min(FIRST_RETRY_SECONDS << min(failures - 1, 8), LONGEST_RETRY_SECONDS)

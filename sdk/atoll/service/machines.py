@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from atoll.protocol.types import JobId
 from atoll.protocol.views import JobView
-from atoll.protocol.words import JobId
-from atoll.service.facts import Facts
+from atoll.service.entries import Entries
 from atoll.service.machine import Event, Head, HeadAdvanced, Order, State, Step, ViewChanged
 
 S = TypeVar("S")
@@ -54,29 +54,29 @@ class Machines(Generic[S]):
         """There is a newer block."""
         self.head, self.heard_at = head, time.monotonic()
 
-    def facts_of(self, job: JobId) -> Facts:
+    def entries_of(self, job: JobId) -> Entries:
         machine = self.states.get(job)
-        return machine.facts if machine is not None else Facts()
+        return machine.entries if machine is not None else Entries()
 
     async def run(
         self,
         start: Callable[[JobId, JobView, Order], None],
-        facts_changed: Callable[[JobId], None],
+        entries_changed: Callable[[JobId], None],
     ) -> None:
         """Steps until cancelled.
 
         Args:
             start: carries out a command.
-            facts_changed: is told of a job of which something new is known.
+            entries_changed: is told of a job of which something new is known.
         """
         while True:
             for job, events in (await self._next_events()).items():
                 self.stepped_at = time.monotonic()
                 waiting = [*self._untaken.pop(job, []), *events]
-                if self._step(job, waiting, start, facts_changed) is None:
+                if self._step(job, waiting, start, entries_changed) is None:
                     continue
                 for event in waiting:  # what one of them breaks keeps no other from the machine
-                    error = self._step(job, [event], start, facts_changed)
+                    error = self._step(job, [event], start, entries_changed)
                     if error is not None:
                         self._keep_for_later(job, event)
                         self.note_defect(job, type(event).__name__, error)
@@ -91,7 +91,7 @@ class Machines(Generic[S]):
         job: JobId,
         events: list[Event],
         start: Callable[[JobId, JobView, Order], None],
-        facts_changed: Callable[[JobId], None],
+        entries_changed: Callable[[JobId], None],
     ) -> Exception | None:
         """Why the job's machine did not take them."""
         before = self.states[job]
@@ -102,8 +102,8 @@ class Machines(Generic[S]):
         for event in events:
             self.clear_defect(job, type(event).__name__)
         self.states[job] = state
-        if state.facts is not before.facts:
-            facts_changed(job)
+        if state.entries is not before.entries:
+            entries_changed(job)
         for duty, reason in state.reasons.items():
             if before.reasons.get(duty) != reason:
                 log.info("decision", job=job, duty=duty, reason=reason)

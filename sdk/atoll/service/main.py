@@ -27,10 +27,10 @@ import structlog
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import address_of
 from atoll.errors import AtollError, of_disk
-from atoll.protocol.words import TOKEN
+from atoll.protocol.types import TOKEN
 from atoll.service.config import ServiceConfig, read_config
 from atoll.service.journal import Belongs
-from atoll.service.logs import Lines, lines_to, log_file
+from atoll.service.log_files import Lines, lines_to, log_file
 from atoll.service.moving import renew_journal
 from atoll.service.private import PRIVATE_UMASK
 from atoll.service.terminal import for_people, printable
@@ -48,7 +48,7 @@ TOLD = {
     "came too late": _SEAT + "its window ended before our replay did",
     "leaks": _SEAT + "shows the key that it told too early",
     "collects": "job {job}: collects {amount_tokens} tokens",
-    "differs": _SEAT + "{what} is not what a replay gives",
+    "mismatch": _SEAT + "{what} is not what a replay gives",
     "disputes": _SEAT + "disputes it with a bond of {bond_tokens} tokens",
     "plays": "game {game}: {move}",
     "concludes": "game {game}: {outcome}",
@@ -162,14 +162,14 @@ def logs_configured(config: ServiceConfig, *, speaks: Speaks = "") -> Iterator[N
 
 def _teller(speaks: Speaks) -> Callable[..., MutableMapping[str, Any]]:
     """Tells some events on standard output, too."""
-    told = Lines(sys.stdout)
+    lines = Lines(sys.stdout)
 
     def tell(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         sentence = TOLD.get(event["event"])
         if sentence is not None:
             text = sentence.format(**event, **_in_tokens(event))
             as_json = json.dumps({**event, "text": text}, default=str, sort_keys=True)
-            told.msg(as_json if speaks == "json" else printable(text))
+            lines.msg(as_json if speaks == "json" else printable(text))
         return event
 
     return tell

@@ -2,9 +2,9 @@
 
 The file is JSON lines: what it is of, then every row of every table, then the SHA-256 of all lines
 before. The rows that must not be lost are `signed`: without them the same key may sign something
-else for a slot, which costs a verifier its bond (EIP-3076 has the same for validators). The hashes
-of what was `sent` go with them: what the key did before counts as known where the journal goes on,
-and what it did since does not. What ties a journal to the queue's file beside it stays.
+else for a subject, which costs a verifier its bond (EIP-3076 has the same for validators). The
+hashes of what was `sent` go with them: what the key did before counts as known where the journal
+goes on, and what it did since does not. What ties a journal to the queue's file beside it stays.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from atoll.service.journal import (
     sweep,
 )
 from atoll.service.lock import hold_folder
-from atoll.service.plain import JournalError
+from atoll.service.serialization import JournalError
 
 FORMAT: Final = "atoll-journal"
-_LATER: Final = {"facts": "written_at", "measures": "value"}
+_LATER: Final = {"entries": "written_at", "measures": "value"}
 """Of which the row that is later, or larger, stays: the column that counts."""
 
 
@@ -93,14 +93,14 @@ def export_journal(data_dir: Path, whose: Belongs, to: Path, *, retire: bool) ->
 def import_journal(data_dir: Path, whose: Belongs, source: Path) -> Moved:
     """Adds what a file has to the journal of a service that does not run; all of it, or nothing.
 
-    A slot that both have signed differently is refused. Of a fact that both have the later one
+    A subject that both have signed differently is refused. Of an entry that both have the later one
     stays, of a measure the larger one, and of everything else the journal's own: so what went to
     another machine and comes back brings what happened there. What was retired may run again.
 
     Raises:
         ConfigError: the service runs, or the file is of another account or chain.
         JournalError: the file is damaged, or of another version.
-        AlreadySigned: file and journal signed different things for one slot.
+        AlreadySigned: file and journal signed different things for one subject.
         StorageError: file or journal cannot be used.
     """
     rows = _read(source, whose)
@@ -118,7 +118,7 @@ def import_journal(data_dir: Path, whose: Belongs, source: Path) -> Moved:
                 for row in rows:
                     ((table, values),) = row.items()
                     if (table, values[0]) not in ours:
-                        _add(database, table, [_from_plain(value) for value in values])
+                        _add(database, table, [_from_json_value(value) for value in values])
                 database.execute("DELETE FROM meta WHERE name = ?", (RETIRED,))
             after = _count(database)
     return Moved(after["signed"] - before["signed"], sum(after.values()) - sum(before.values()))
@@ -177,7 +177,7 @@ def _rows(database: Database) -> Iterator[dict[str, list[Any]]]:
         names = ", ".join(columns)
         for row in database.execute(f"SELECT {names} FROM {table} ORDER BY {names}"):  # noqa: S608 - our own names
             if table != "meta" or row[0] not in OWN:
-                yield {table: [_to_plain(value) for value in row]}
+                yield {table: [_to_json_value(value) for value in row]}
 
 
 def _add(database: Database, table: str, values: list[Any]) -> None:
@@ -191,10 +191,12 @@ def _add(database: Database, table: str, values: list[Any]) -> None:
     add(database, table, values)
     if table != "signed":
         return
-    slot, content = values[:2]
-    row = database.execute("SELECT content FROM signed WHERE slot = ?", (slot,)).fetchone()
+    subject, content = values[:2]
+    row = database.execute("SELECT content FROM signed WHERE subject = ?", (subject,)).fetchone()
     if bytes(row[0]) != content:
-        raise AlreadySigned(f"{slot}: journal and file signed different things; nothing was read")
+        raise AlreadySigned(
+            f"{subject}: journal and file signed different things; nothing was read"
+        )
 
 
 def _count(database: Database) -> dict[str, int]:
@@ -205,11 +207,11 @@ def _count(database: Database) -> dict[str, int]:
     return counts
 
 
-def _to_plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     return {"hex": value.hex()} if isinstance(value, bytes) else value
 
 
-def _from_plain(value: Any) -> Any:
+def _from_json_value(value: Any) -> Any:
     return bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from atoll.numerics.layout import max_params_bytes, max_state_bytes
+from atoll.numerics.state_layout import max_params_bytes, max_state_bytes
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Role
-from atoll.service.limits import max_update_bytes
-from atoll.service.memory import provider_bytes, verifier_bytes
+from atoll.protocol.types import Role
+from atoll.service.memory_needs import provider_bytes, verifier_bytes
+from atoll.service.update_limits import max_update_bytes
 
 _TOKEN_BYTES: Final = {"uint8": 1, "uint16": 2, "uint32": 4}
 

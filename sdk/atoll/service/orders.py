@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self, TypeVar
 
-from atoll.protocol.words import JobId
+from atoll.protocol.types import JobId
 from atoll.service.config import ScheduleSection
-from atoll.service.facts import Fact
+from atoll.service.entries import Entry
 from atoll.service.machine import Setup, State
 
 B = TypeVar("B")
@@ -21,7 +21,7 @@ ORDERS_KEY: Final = "orders"
 
 
 @dataclass(frozen=True, slots=True)
-class Orders(Fact):
+class Orders(Entry):
     """What the operator has ordered; kept in the journal, so that a restart obeys it, too.
 
     Attributes:
@@ -47,7 +47,7 @@ class Orders(Fact):
         """These orders, and that one job is left."""
         return replace(self, left=tuple(sorted({*self.left, job})))
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """JSON values."""
         return {"pauses": self.pauses, "drains": self.drains, "left": list(self.left)}
 

@@ -79,7 +79,7 @@ def metrics_of(service: Service[Any]) -> Iterator[Metric]:
     def gauge(name: str, text: str, value: float) -> Metric:
         return Metric(f"atoll_{name}", "gauge", text, {one: value})
 
-    found = service.condition()
+    found = service.health_status()
     yield gauge("blocked", "1 where somebody has to do something", bool(found and found.is_fault))
     if service.head is not None:
         yield gauge("chain_head_block", "Newest block seen", service.head.number)
@@ -90,8 +90,8 @@ def metrics_of(service: Service[Any]) -> Iterator[Metric]:
     yield counter("rpc_useless_answers", "Useless answers", context.chain.provider.useless_answers)
     yield counter("undecodable_logs", "Logs that are no events", context.follower.undecodable)
     yield counter("journal_damaged_rows", "Rows that went at the start", context.journal.damaged)
-    missed = sum(map(len, service.misses.values()))
-    yield counter("misses", "Duties that the account was cut for", missed)
+    missed = sum(map(len, service.missed_duties.values()))
+    yield counter("missed_duties", "Duties that the account was penalised for", missed)
     yield gauge("stuck_jobs", "Jobs whose machine does not step", service.stuck)
     yield counter("uploaded_bytes", "Body bytes of our gateway", gateway.bytes_up)
     yield counter("downloaded_bytes", "Received from gateways", context.fetcher.bytes_down)

@@ -11,7 +11,7 @@ from typing import Final
 
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.pay import most_drawn
-from atoll.protocol.words import Role, Terms
+from atoll.protocol.types import Role, Terms
 
 MERGE_SECONDS: Final = 5e-8
 """Of one number of one update: decoding, distances, rule (bench/aggregate.py)."""
@@ -25,7 +25,7 @@ the preset `nano`, 18 times `demo`, on one core."""
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What was measured (`atoll.train.pace`); seconds on this machine, bytes.
+    """What was measured (`atoll.train.measure_pace`); seconds on this machine, bytes.
 
     Attributes:
         step_seconds: of a step of the whole batch.
@@ -70,9 +70,9 @@ class Load:
 
 
 def loads_of(role: Role, manifest: Manifest, pace: Pace) -> tuple[Load, ...]:
-    """What the role costs its bond, a cut or a fee for want of time: a seat's training, or what one
-    of the fewest auditors has to replay in AUDIT; the merge, to which a verifier adds the held-out
-    loss; and a side's own run in a game.
+    """What the role costs its bond, a penalty or a fee for want of time: a seat's training, or what
+    one of the fewest auditors has to replay in AUDIT; the merge, to which a verifier adds the
+    held-out loss; and a side's own run in a game.
     """
     terms, once = manifest.terms, train_seconds(manifest, pace)
     rounds = "a round" if manifest.reset_period == 1 else f"{manifest.reset_period} rounds"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from typing import Generic, TypeVar
 
-from atoll.protocol.words import JobId
+from atoll.protocol.types import JobId
 from atoll.service.choice import Choice
 from atoll.service.effects import ROLES, Effects
-from atoll.service.facts import OF_SERVICE
+from atoll.service.entries import OF_SERVICE
 from atoll.service.machine import Ordered
 from atoll.service.machines import Machines
 from atoll.service.occupied import Occupied
@@ -84,7 +84,7 @@ class Participation(Generic[S]):
         context, head = self._effects.context, self._machines.head
         views, most = context.follower.views, context.config.policy.jobs_at_once
         now = head.time if head is not None else 0
-        if self.choice.see(views, self._machines.facts_of, most, now):
+        if self.choice.see(views, self._machines.entries_of, most, now):
             self._effects.unpaid = self.choice.unpaid
             self.tell_machines()
 

@@ -12,15 +12,15 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from atoll.chain import answers
+from atoll.chain import response_checks
 from atoll.errors import AtollError, NotFound
+from atoll.protocol.types import JobId
 from atoll.protocol.views import JobView
-from atoll.protocol.words import JobId
-from atoll.service.beside import end
-from atoll.service.condition import Failing
+from atoll.service.background_tasks import end
 from atoll.service.duties.material import DoFetchSpec
 from atoll.service.effects import Effects
-from atoll.service.facts import NotYet
+from atoll.service.entries import NotYet
+from atoll.service.health_status import Failing
 from atoll.service.machine import AnyCommand, Cancel, Event, Failed, Finished, Order
 from atoll.service.machines import Machines
 
@@ -81,7 +81,7 @@ class Performing(Generic[S]):
         try:
             await self._is_alone.wait()
             result = await self._effects.run(view, command)
-            event = Finished(command.key, result.fact, result.block)
+            event = Finished(command.key, result.entry, result.block)
             self.failing.pop((job, command.key), None)
             log.info("finished", job=job, command=command.key)
         except asyncio.CancelledError:
@@ -113,7 +113,7 @@ class Performing(Generic[S]):
             self._spec_did_not_come(job)
         self.failing[(job, command.key)] = Failing(
             kind=type(error).__name__,
-            text=answers.text(str(error)),
+            text=response_checks.text(str(error)),
             next_step=getattr(error, "next_step", None) or "",
             times=before.times + 1 if before else 1,
         )

@@ -13,11 +13,11 @@ from typing import Final
 from atoll.chain.deployment import DEVELOPMENT_CHAINS
 from atoll.chain.urls import is_of_this_machine
 from atoll.errors import AtollError
-from atoll.numerics.layout import param_count
+from atoll.numerics.state_layout import param_count
 from atoll.protocol.clocks import absolute_end
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.terms import MOVES, WINDOWS
-from atoll.protocol.words import TOKEN, Role, Terms
+from atoll.protocol.types import TOKEN, Role, Terms
 from atoll.service.config import PolicySection
 from atoll.service.needs import Machine, least_disk, memory_of
 from atoll.service.pace import Pace, earned_per_hour, loads_of

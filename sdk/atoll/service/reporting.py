@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from atoll.chain.txstatus import TRIED_AGAIN
-from atoll.service.alerts import alerts, misses, owed_plain, waits_for
+from atoll.service.alerts import alerts, missed_duties, plain_obligations, waits_for
 from atoll.service.alone import AloneCheck
-from atoll.service.condition import Condition, Known, blocking
 from atoll.service.context import Context
 from atoll.service.draining import Draining
 from atoll.service.duties.material import refusal
 from atoll.service.feeding import Feeding
+from atoll.service.health_status import HealthStatus, KnownOfService, blocking
 from atoll.service.machines import Machines
 from atoll.service.participation import Participation
 from atoll.service.performing import Performing
@@ -41,7 +41,7 @@ class Reporting(Generic[S]):
     draining: Draining[S]
     stand_notes: StandNotes[S]
 
-    def condition(self) -> Condition | None:
+    def health_status(self) -> HealthStatus | None:
         """What keeps it from its work now."""
         context, states = self.context, self.machines.states
         open_jobs = [s.view for s in states.values() if not s.view.status.is_closed]
@@ -52,7 +52,7 @@ class Reporting(Generic[S]):
         head = self.machines.head
         silent = time.monotonic() - self.machines.heard_at if head is not None else None
         return blocking(
-            Known(
+            KnownOfService(
                 silent_seconds=silent,
                 silence=context.follower.silence,
                 helps=context.follower.helps,
@@ -77,12 +77,12 @@ class Reporting(Generic[S]):
 
     def _refused(self) -> dict[int, str]:
         """Why jobs are not for this machine, its operator or its version."""
-        refusals = {int(job): refusal(s.facts) for job, s in self.machines.states.items()}
+        refusals = {int(job): refusal(s.entries) for job, s in self.machines.states.items()}
         return {job: refused.reason for job, refused in refusals.items() if refused is not None}
 
-    def _alerts(self) -> list[Condition]:
+    def _alerts(self) -> list[HealthStatus]:
         """Of every job."""
-        conditions: list[Condition] = []
+        conditions: list[HealthStatus] = []
         for job, state in self.machines.states.items():
             try:
                 conditions += alerts(state)
@@ -93,13 +93,14 @@ class Reporting(Generic[S]):
         return conditions
 
     def status(self) -> dict[str, Any]:
-        """Where it stands, in JSON values: the blocking condition, the head, every job's duties.
+        """Where it stands, in JSON values: the blocking health status, the head, every job's
+        duties.
 
         `taken` is the block up to which every machine has been given what is confirmed, and has
         begun what follows from it, or -1 while something waits for one; `sent` is the newest block
         that has a transaction of theirs.
         """
-        context, condition, head = self.context, self.condition(), self.machines.head
+        context, health_status, head = self.context, self.health_status(), self.machines.head
         views, states = context.follower.views, self.machines.states
         owned = context.follower.ownership(context.me)
         return {
@@ -108,13 +109,13 @@ class Reporting(Generic[S]):
             "owner": owned.owner,
             "payee": owned.payee,
             "gateway": context.url,
-            "orders": self.participation.orders.to_plain(),
+            "orders": self.participation.orders.to_json_value(),
             "sits_out": self.participation.sits_out(),
             "bonded": [int(job) for job in self.draining.bonded()],
             "over": [
                 int(job) for job, (known, _) in self.feeding.over.items() if views.get(job) is known
             ],
-            "blocking": condition.to_plain() if condition is not None else None,
+            "blocking": health_status.to_json_value() if health_status is not None else None,
             "head": {"block": head.number, "time": head.time} if head else None,
             **self._by_job(),
             "failing": [
@@ -128,14 +129,14 @@ class Reporting(Generic[S]):
 
     def _by_job(self) -> dict[str, Any]:
         states = self.machines.states
-        missed = {job: misses(state) for job, state in states.items()}
+        missed = {job: missed_duties(state) for job, state in states.items()}
         return {
             "duties": {
                 str(job): {duty: reason for duty, reason in state.reasons.items() if reason}
                 for job, state in states.items()
             },
-            "owes": {str(job): owed_plain(state) for job, state in states.items()},
-            "misses": {str(job): rows for job, rows in missed.items() if rows},
+            "obligations": {str(job): plain_obligations(state) for job, state in states.items()},
+            "missed_duties": {str(job): rows for job, rows in missed.items() if rows},
             "stands": {
                 str(job): {"stand": note.stand.name.lower(), "text": note.text}
                 for job, note in self.stand_notes.current().items()

@@ -44,7 +44,7 @@ async def run_role(
         mine = (config.keeper, config.auto_claim, config.schedule)
         setup = Setup(context.url, behaviour, *mine)
         service = Service(role, setup, step, Effects(context))
-        health = Health(lambda: metrics_of(service), service.condition, service.is_alive)
+        health = Health(lambda: metrics_of(service), service.health_status, service.is_alive)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(listening(config.data_dir, answers_of(service)))
             if config.health.port:

@@ -13,14 +13,14 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from atoll.protocol.words import JobId
-from atoll.service.alerts import misses
+from atoll.protocol.types import JobId
+from atoll.service.alerts import missed_duties
 from atoll.service.alone import AloneCheck
-from atoll.service.condition import Condition
 from atoll.service.config import WatchdogSection
 from atoll.service.draining import Drained, Draining, Stopped
 from atoll.service.effects import Effects
 from atoll.service.feeding import Feeding
+from atoll.service.health_status import HealthStatus
 from atoll.service.machine import Head, Step
 from atoll.service.machines import Machines
 from atoll.service.measuring import Measuring
@@ -168,9 +168,9 @@ class Service(Generic[S]):
         return len(self.machines.defects)
 
     @property
-    def misses(self) -> dict[JobId, list[dict[str, Any]]]:
-        """What the account was cut for, by job."""
-        return {job: misses(state) for job, state in self.machines.states.items()}
+    def missed_duties(self) -> dict[JobId, list[dict[str, Any]]]:
+        """What the account was penalised for, by job."""
+        return {job: missed_duties(state) for job, state in self.machines.states.items()}
 
     @property
     def orders(self) -> Orders:
@@ -190,9 +190,9 @@ class Service(Generic[S]):
         """Why it takes no part in anything now; empty where it does."""
         return self.participation.sits_out()
 
-    def condition(self) -> Condition | None:
+    def health_status(self) -> HealthStatus | None:
         """What keeps it from its work now."""
-        return self.reporting.condition()
+        return self.reporting.health_status()
 
     def status(self) -> dict[str, Any]:
         """Where it stands, in JSON values; `Reporting.status` says which."""
@@ -233,13 +233,13 @@ class Service(Generic[S]):
             log.info("machine", sits_out=self.participation.why_machine_is_not_ours)
             self.participation.tell_machines()
         self.stand_notes.say(self.effects.context)
-        condition = self.condition()
+        health_status = self.health_status()
         if self.is_alive():
-            text = condition.text if condition is not None else "works"
+            text = health_status.text if health_status is not None else "works"
             notify_systemd(f"WATCHDOG=1\nSTATUS={text}")
-        event = watchdog.look(condition, time.monotonic())
+        event = watchdog.look(health_status, time.monotonic())
         if event:
-            plain = condition.to_plain() if condition is not None else None
-            log.warning("watchdog", told=event, condition=plain)
+            plain = health_status.to_json_value() if health_status is not None else None
+            log.warning("watchdog", told=event, health_status=plain)
             whose = {"role": self.role, "account": self.effects.context.me}
-            await call(section, event, {**whose, "condition": plain})
+            await call(section, event, {**whose, "health_status": plain})

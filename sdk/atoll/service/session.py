@@ -25,14 +25,14 @@ from atoll.chain.txconfig import QueueConfig
 from atoll.chain.txfile import QUEUE_FILE
 from atoll.chain.txqueue import TxQueue
 from atoll.errors import ConfigError
+from atoll.protocol.types import Address, Digest, JobId
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, Digest, JobId
 from atoll.service.config import GatewaySection
 from atoll.service.gateway_process import GatewayProcess, GatewaySpec, Serves
 from atoll.service.greeting import Greeter
 from atoll.storage.fetch import Fetcher
-from atoll.storage.limits import Outsider
 from atoll.storage.local import LocalStore
+from atoll.storage.rate_limits import Outsider
 from atoll.storage.storage import Storage, StoreConfig, open_storage
 
 if TYPE_CHECKING:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from atoll.protocol.words import JobId
+from atoll.protocol.types import JobId
 from atoll.service.choice import Choice
 from atoll.service.context import Context
 from atoll.service.effects import ROLES
 from atoll.service.machines import Machines
 from atoll.service.pace import promised_per_hour
-from atoll.service.stands import (
+from atoll.service.stand_statements import (
     MOST_SAID,
     Stand,
-    Statement,
+    StandStatement,
     digest_of,
     note_name,
     stand_of,
@@ -67,7 +67,7 @@ class StandNotes(Generic[S]):
         for job, note in notes.items():
             if self._served.get(job) == note or head is None:
                 continue
-            statement = Statement(ROLES[self._role], note.stand, head.time, note.text)
+            statement = StandStatement(ROLES[self._role], note.stand, head.time, note.text)
             domain = self._machines.states[job].view.domain
             digest = digest_of(domain, job, context.me, statement)
             signed = to_bytes(statement, context.sign(digest))

@@ -8,35 +8,35 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from atoll.aggregation.round import merge_updates
+from atoll.aggregation.merge_round import merge_updates
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.pieces import root_of_update
 from atoll.numerics.sections import UpdateLayout
-from atoll.protocol.held_out import loss_bytes
-from atoll.protocol.leaves import Leaves
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
+from atoll.protocol.losses import loss_bytes
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Digest, Verdict, to_bitmap
+from atoll.protocol.types import Digest, Verdict, to_bitmap
 from atoll.service.duties.evaluation import EVALUATE_STATE
 from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE, FIND_PROGRAM, MEASURE_PACE
 from atoll.service.duties.merge import MERGE_AGAIN, MERGE_ROUND, DoMerge
-from atoll.service.duties.opening import INSPECT_STATE, MAKE_INITIAL_STATE, OpeningReady
-from atoll.service.duties.replay import REPLAY, DoReplay, EarlierSaid
+from atoll.service.duties.replay_seat import REPLAY, DoReplay, EarlierSaid
+from atoll.service.duties.round_start import INSPECT_STATE, MAKE_INITIAL_STATE, RoundStartReady
 from atoll.service.duties.updates import IS_CANONICAL, DoGetUpdate
-from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.pace import Pace
+from atoll.service.update_limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.storage.slices import FileSlices
 from atoll.train import evaluate
-from atoll.train.base import open_base
 from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll.train.earlier import EarlierRound
-from atoll.train.initial import open_initial_state
-from atoll.train.pace import measure
+from atoll.train.initial_model import open_initial_state
+from atoll.train.manifest_program import program_root
+from atoll.train.measure_pace import measure
+from atoll.train.open_base import open_base
 from atoll.train.probe import check_environment, pin_torch
-from atoll.train.program import program_root
-from atoll.train.replay import Claimed, SeatReplay, replay_seat
+from atoll.train.replay import RevealedRound, SeatReplay, replay_seat
 from atoll.train.seat_task import TrainTask
 from atoll.train.stored_states import read_global_state
 from atoll.train.tokenizer import open_tokenizer
@@ -84,20 +84,20 @@ def check_data(manifest: bytes, store_dir: str) -> None:
 
 
 @MAKE_INITIAL_STATE.runs
-def make_initial_state(manifest: bytes, store_dir: str) -> OpeningReady:
+def make_initial_state(manifest: bytes, store_dir: str) -> RoundStartReady:
     """Writes round 0's global state, which follows from the manifest and what it names."""
     pin_torch()
     store = LocalStore(store_dir)
     state = open_initial_state(Manifest.from_bytes(manifest), store)
-    return OpeningReady(store.add_pieces(state.pieces()).to_bytes(), state.digest())
+    return RoundStartReady(store.add_pieces(state.pieces()).to_bytes(), state.digest())
 
 
 @INSPECT_STATE.runs
-def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> OpeningReady:
+def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> RoundStartReady:
     """The digest of a global state in the store. Raises MalformedState where it is none."""
     pin_torch()
     state = read_global_state(Manifest.from_bytes(manifest), cid, LocalStore(store_dir))
-    return OpeningReady(cid, state.digest())
+    return RoundStartReady(cid, state.digest())
 
 
 @EVALUATE_STATE.runs
@@ -121,7 +121,7 @@ def is_canonical(command: DoGetUpdate, store_dir: str) -> bool:
         return False
     if root_of_update(update) != told.root:
         return False
-    model = read_global_state(manifest, command.opening, store, outer=False, moments=False)
+    model = read_global_state(manifest, command.initial_state, store, outer=False, moments=False)
     dither = DitherKey(command.data_seed, told.seat)
     try:
         UpdateLayout.of(manifest, model.shapes, model.round).open(update, model, dither)
@@ -145,19 +145,19 @@ def merge_again(command: DoMerge, store_dir: str) -> Verdict:
 def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:
     pin_torch()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
-    model = read_global_state(manifest, command.opening, store, outer=False, moments=False)
+    model = read_global_state(manifest, command.initial_state, store, outer=False, moments=False)
     loss = bytes(8)
     if is_evaluated and manifest.data.is_evaluated:
         loss = loss_bytes(evaluate.evaluate(model.params, manifest, store))
     found = merge_updates(
         model,
         _updates(command, manifest, store),
-        facts=command.facts,
+        record=command.record,
         data_seed=command.data_seed,
         manifest=manifest,
     )
     del model
-    moved = found.moves(read_global_state(manifest, command.opening, store), manifest)
+    moved = found.moves(read_global_state(manifest, command.initial_state, store), manifest)
     cid, inputs = store.add_pieces(moved.pieces()), found.inputs
     excluded = to_bitmap(inputs.excluded)
     return Verdict(excluded, len(inputs.merged), moved.digest(), cid.to_bytes(), loss)
@@ -170,7 +170,12 @@ def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     store = LocalStore(store_dir)
     told: list[EarlierSaid | DoReplay] = [*command.earlier, command]
     claims = [
-        Claimed(Leaves.from_bytes(said.leaves), said.update_root, said.model) for said in told
+        RevealedRound(
+            CheckpointCommitments.from_bytes(said.checkpoint_commitments),
+            said.update_root,
+            said.model,
+        )
+        for said in told
     ]
     claimed = replace(claims.pop(), earlier=tuple(claims))
     return replay_seat(task_of(command, model), claimed, store)
@@ -180,7 +185,7 @@ def task_of(command: DoReplay, model: bytes) -> TrainTask:
     """What is replayed, with the rounds that its state comes from."""
     manifest = Manifest.from_bytes(command.manifest)
     earlier = tuple(EarlierRound(e.round, e.data_seed, e.cid) for e in command.earlier)
-    where = (command.slot, command.seat, command.data_seed, model)
+    where = (command.round_id, command.seat, command.data_seed, model)
     return TrainTask(manifest, *where, earlier=earlier)
 
 
@@ -191,11 +196,11 @@ def _updates(command: DoMerge, manifest: Manifest, store: LocalStore) -> dict[in
     """
     limit = max_update_bytes(manifest)
     updates: dict[int, FileSlices] = {}
-    for one in command.updates:
+    for update in command.updates:
         try:
-            data = FileSlices(store, Cid.from_bytes(one.cid), limit)
-            if root_of_update(data) == one.root:
-                updates[one.seat] = data
+            data = FileSlices(store, Cid.from_bytes(update.cid), limit)
+            if root_of_update(data) == update.root:
+                updates[update.seat] = data
         except UNFETCHABLE_CONTENT:
             continue
     return updates

@@ -17,8 +17,8 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.txqueue import TxQueue
 from atoll.chain.txrecords import ENDED_WITHOUT_EFFECT, TxState
 from atoll.errors import ConfigError, TransactionFailed
-from atoll.protocol.words import Address
-from atoll.service.beside import beside
+from atoll.protocol.types import Address
+from atoll.service.background_tasks import background_tasks
 from atoll.service.config import ServiceConfig
 from atoll.service.control import ask
 from atoll.service.lock import holder_of
@@ -41,7 +41,7 @@ async def sending(config: ServiceConfig) -> AsyncIterator[Send]:
     if holder_of(config.data_dir) is not None:
         yield _through(config.data_dir)
         return
-    async with opened_queue(config) as queue, beside([queue.run()]):
+    async with opened_queue(config) as queue, background_tasks([queue.run()]):
         yield sending_with(queue)
 
 

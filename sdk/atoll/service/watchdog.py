@@ -18,8 +18,8 @@ import aiohttp
 import structlog
 
 from atoll.proxies import proxy_of
-from atoll.service.condition import Condition
 from atoll.service.config import WatchdogSection
+from atoll.service.health_status import HealthStatus
 
 CALL_SECONDS: Final = 30.0
 log = structlog.get_logger("atoll.watchdog")
@@ -33,9 +33,9 @@ class Watchdog:
     _since: tuple[str, float] | None = None
     _told: str = ""
 
-    def look(self, condition: Condition | None, now: float) -> str:
+    def look(self, health_status: HealthStatus | None, now: float) -> str:
         """`blocked` or `recovered` where it is time to say so; else empty."""
-        name = condition.name if condition is not None and condition.is_fault else ""
+        name = health_status.name if health_status is not None and health_status.is_fault else ""
         if not name:
             self._since = None
             told, self._told = self._told, ""
@@ -67,11 +67,11 @@ async def _contained(work: Any, what: str) -> None:
 
 
 async def _run(command: str, document: dict[str, Any]) -> None:
-    condition = document.get("condition") or {}
+    health_status = document.get("health_status") or {}
     variables = {
         "ATOLL_EVENT": str(document["event"]),
-        "ATOLL_CONDITION": str(condition.get("name", "")),
-        "ATOLL_TEXT": str(condition.get("text", "")),
+        "ATOLL_HEALTH_STATUS": str(health_status.get("name", "")),
+        "ATOLL_TEXT": str(health_status.get("text", "")),
     }
     process = await asyncio.create_subprocess_exec(
         *shlex.split(command),

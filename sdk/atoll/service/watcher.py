@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from atoll.protocol.keeper_calls import Call
-from atoll.protocol.words import Digest
+from atoll.protocol.keeper_calls import KeeperCallKind
+from atoll.protocol.types import Digest
 from atoll.service.config import ServiceConfig
 from atoll.service.duties.game import PLAY, Play, decide_games
-from atoll.service.duties.keeper_calls import (
+from atoll.service.duties.material import decide_material
+from atoll.service.duties.replay_seat import REPLAY, Replay
+from atoll.service.duties.send_keeper_calls import (
     EARNS,
     decide_credit,
     decide_keeper_calls,
-    place_in_line,
+    position_in_line,
 )
-from atoll.service.duties.material import decide_material
-from atoll.service.duties.replay import REPLAY, Replay
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.watch import Looks, decide_watch
 from atoll.service.machine import Decision, Event, Order, Setup, State, advance
@@ -60,8 +60,10 @@ def decide(state: PlayerState) -> list[Decision]:
     if player.watches and state.view.terms is not None:
         looks = Looks(player.share, player.keys, player.replay)
         decisions.append(decide_watch(state, looks))
-        line = place_in_line(state.view, state.me)
-        decisions.append(decide_keeper_calls(state, line, state.setup.keeper, EARNS - {Call.LEAK}))
+        line = position_in_line(state.view, state.me)
+        decisions.append(
+            decide_keeper_calls(state, line, state.setup.keeper, EARNS - {KeeperCallKind.LEAK})
+        )
         decisions.append(decide_credit(state))
     return [*decisions, decide_unpin(state)]
 

@@ -25,9 +25,9 @@ from atoll.errors import AtollError
 from atoll.numerics.kernels.gpu import is_gpu_failure
 from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 from atoll.service.elsewhere import handed_over
-from atoll.service.logs import level_here, lines_to, log_from
+from atoll.service.log_files import level_here, lines_to, log_from
+from atoll.service.priority_lock import PriorityLock
 from atoll.service.task import TaskCall
-from atoll.service.turns import Turns
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 R = TypeVar("R")
@@ -63,7 +63,7 @@ class Worker:
         self._initial = (threads, niceness, device)
         self._context = context or multiprocessing.get_context("spawn")
         self._pool: ProcessPoolExecutor | None = None
-        self._turns = Turns()
+        self._lock = PriorityLock()
         self._gives_way = False  # whether what runs does
 
     async def run(
@@ -93,7 +93,7 @@ class Worker:
         if self._gives_way:
             self._gives_way = False
             self.kill()
-        async with self._turns.taken(_FIRST if is_first else due, patience_s=patience_s):
+        async with self._lock.taken(_FIRST if is_first else due, patience_s=patience_s):
             return await self._called(call)
 
     async def run_last(self, call: TaskCall[R]) -> R:
@@ -104,7 +104,7 @@ class Worker:
         left = GIVES_WAY
         while True:
             left -= 1
-            async with self._turns.taken(_LAST):
+            async with self._lock.taken(_LAST):
                 self._gives_way = left > 0
                 try:
                     return await self._called(call)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from atoll.storage.cid import DAG_CBOR, DAG_PB, RAW, Cid
     from atoll.storage.download import FetchConfig
     from atoll.storage.errors import MalformedDag
-    from atoll.storage.fetch import Fetcher, Progress
+    from atoll.storage.fetch import Fetcher, FetchProgress
     from atoll.storage.gateway import Gateway, GatewayConfig
     from atoll.storage.local import LocalStore
     from atoll.storage.storage import Storage, StoreConfig, open_storage
@@ -29,13 +29,13 @@ __all__ = [
     "Added",
     "Cid",
     "FetchConfig",
+    "FetchProgress",
     "Fetcher",
     "Gateway",
     "GatewayConfig",
     "LocalStore",
     "MalformedDag",
     "Profile",
-    "Progress",
     "Storage",
     "StoreConfig",
     "open_storage",
@@ -56,7 +56,7 @@ _HOMES = {
     "LocalStore": "atoll.storage.local",
     "MalformedDag": "atoll.storage.errors",
     "Profile": "atoll.storage.unixfs",
-    "Progress": "atoll.storage.fetch",
+    "FetchProgress": "atoll.storage.fetch",
     "Storage": "atoll.storage.storage",
     "StoreConfig": "atoll.storage.storage",
     "open_storage": "atoll.storage.storage",

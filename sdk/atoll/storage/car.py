@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from atoll.errors import CorruptBlock, TooLarge
+from atoll.storage.block_links import cbor_links
 from atoll.storage.cid import Cid
-from atoll.storage.links import cbor_links
 from atoll.storage.unixfs import MAX_BLOCK_BYTES
 from atoll.storage.varint import MAX_VARINT_BYTES, decode_varint, encode_varint
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 
-from atoll.storage.uplink import Sent
+from atoll.storage.uplink import SentBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class Connection:
     _taken: tuple[float, int] = (0.0, 0)
     _acknowledged: int = 0
 
-    def sent(self) -> Sent:
+    def sent(self) -> SentBytes:
         """What it was sent since this was last asked."""
         queued = self.waiting() + self.queued()
         acknowledged = max(self._acknowledged, self.written - queued)
         taken, self._acknowledged = acknowledged - self._acknowledged, acknowledged
-        return Sent(taken, queued, self.busy)
+        return SentBytes(taken, queued, self.busy)
 
     def is_too_slow(self, now: float, budget: Budget) -> bool:
         """Whether it takes its bytes below the least rate, looked at every `patience_s`."""
@@ -172,9 +172,9 @@ class ConnectionLimiter:
             elif connection.is_too_slow(now, self.budget):
                 self._send_away(connection, "rate")
 
-    def sent(self) -> tuple[Sent, Sent]:
+    def sent(self) -> tuple[SentBytes, SentBytes]:
         """What members and what strangers were sent since this was last asked."""
-        members, strangers = Sent(), Sent()
+        members, strangers = SentBytes(), SentBytes()
         for connection in self._connections.values():
             if connection.member is None:
                 strangers += connection.sent()

@@ -19,9 +19,9 @@ from atoll.storage.unixfs import (
     BlockSink,
     BlockSource,
     Entry,
-    Kind,
     Profile,
     Readable,
+    UnixFsKind,
     build_tree,
     decode_header,
 )
@@ -64,7 +64,7 @@ def build_directory(entries: dict[str, Entry], sink: BlockSink, profile: Profile
             f"a folder of {len(links)} entries needs a sharded directory",
             next_step="put the files into several folders",
         )
-    block = encode_node(Node(links, encode_field(1, Kind.DIRECTORY.value)))
+    block = encode_node(Node(links, encode_field(1, UnixFsKind.DIRECTORY.value)))
     cid = profile.name_block(block, DAG_PB)
     sink(cid, block)
     tree_bytes = len(block) + sum(link.size for link in links)
@@ -107,7 +107,7 @@ def is_directory(cid: Cid, block: bytes) -> bool:
     """Whether a block is the root of a directory, sharded or not."""
     if cid.codec != DAG_PB:
         return False
-    return decode_header(decode_node(block).data)[0] in (Kind.DIRECTORY, Kind.HAMT)
+    return decode_header(decode_node(block).data)[0] in (UnixFsKind.DIRECTORY, UnixFsKind.HAMT)
 
 
 def list_links(cid: Cid, block: bytes) -> list[Cid]:
@@ -144,11 +144,13 @@ def _list_shards(
         opened.add(cid)
         node = decode_node(get_block(cid))
         kind, _, _, _ = decode_header(node.data)
-        if kind not in (Kind.DIRECTORY, Kind.HAMT) or (depth and kind is Kind.DIRECTORY):
+        if kind not in (UnixFsKind.DIRECTORY, UnixFsKind.HAMT) or (
+            depth and kind is UnixFsKind.DIRECTORY
+        ):
             raise MalformedDag(f"{cid} is a {kind.name.lower()}, not a directory")
         if depth > MAX_FOLDER_DEPTH:
             raise MalformedDag(f"{root} has endless shards")
-        prefix = _SHARD_PREFIX if kind is Kind.HAMT else 0
+        prefix = _SHARD_PREFIX if kind is UnixFsKind.HAMT else 0
         below = []
         for link in node.links:
             if prefix and len(link.name) <= prefix:

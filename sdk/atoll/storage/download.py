@@ -31,9 +31,9 @@ from atoll.proxies import proxy_hosts, proxy_of
 from atoll.storage.addresses import GatewayResolver, is_global
 from atoll.storage.car import CarReader
 from atoll.storage.cid import Cid
-from atoll.storage.limits import Outsider, Places, RateLimit
 from atoll.storage.negotiation import CAR_TYPE, RAW_TYPE
-from atoll.storage.sources import Source, SourceBook
+from atoll.storage.rate_limits import FairSlots, Outsider, RateLimit
+from atoll.storage.sources import GatewaySource, SourceBook
 from atoll.storage.unixfs import MAX_BLOCK_BYTES
 
 _READ_BYTES: Final = 1 << 18
@@ -117,8 +117,8 @@ class Downloader:
         self._accept = accept
         self._config = config
         self._rate = RateLimit(config.bytes_per_s, time.monotonic)
-        self._room = Places(config.at_once)
-        self._outsiders_room = Places(-(-config.at_once // 2))
+        self._room = FairSlots(config.at_once)
+        self._outsiders_room = FairSlots(-(-config.at_once // 2))
         self._session: aiohttp.ClientSession | None = None
         self._resolver: GatewayResolver | None = None
         self.sources = SourceBook(time.monotonic)
@@ -151,7 +151,7 @@ class Downloader:
             NotFound: no gateway delivered it; the message says what each answered.
         """
         reasons: dict[str, str] = {}
-        running: dict[asyncio.Task[bytes | None], Source] = {}
+        running: dict[asyncio.Task[bytes | None], GatewaySource] = {}
         left, config, clock = self._config.passes, self._config, self.sources.clock
         began = clock()
         try:
@@ -188,7 +188,7 @@ class Downloader:
         """Bytes a second that what has come of an answer buys time by."""
         return self._config.max_block_bytes / self._config.block_timeout_s
 
-    def _longest_s(self, sources: Sequence[Source], began: float) -> float:
+    def _longest_s(self, sources: Sequence[GatewaySource], began: float) -> float:
         """For how long one block is asked for: for longer where who had no room for it is giving us
         others meanwhile, since those of one fetch come one by one then.
         """
@@ -221,7 +221,7 @@ class Downloader:
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
         return None
 
-    def _patience_left(self, source: Source, began: float, last: float) -> float:
+    def _patience_left(self, source: GatewaySource, began: float, last: float) -> float:
         """Seconds for which a gateway is still waited for; notes when it had its time in vain."""
         now, config = self.sources.clock(), self._config
         if source.lies or max(source.rest_until, source.unawaited_until) > now:
@@ -285,8 +285,8 @@ class Downloader:
     async def _race(
         self,
         cid: Cid,
-        waiting: deque[Source],
-        running: dict[asyncio.Task[bytes | None], Source],
+        waiting: deque[GatewaySource],
+        running: dict[asyncio.Task[bytes | None], GatewaySource],
         how: tuple[dict[str, str], Hashable, float],
     ) -> bytes | None:
         """Asks source after source, the next when one fails or is slow; the first block wins.
@@ -319,7 +319,7 @@ class Downloader:
 
     async def _wait(
         self,
-        running: dict[asyncio.Task[bytes | None], Source],
+        running: dict[asyncio.Task[bytes | None], GatewaySource],
         *,
         may_hedge: bool,
         most: float | None,
@@ -340,7 +340,7 @@ class Downloader:
                 return done
 
     async def _from_one(
-        self, cid: Cid, source: Source, reasons: dict[str, str], party: Hashable
+        self, cid: Cid, source: GatewaySource, reasons: dict[str, str], party: Hashable
     ) -> bytes | None:
         """Asks one gateway; a block that checks out is stored and returned, else None."""
         source.in_flight += 1
@@ -388,7 +388,7 @@ class Downloader:
             timer.cancel()
             give_back()
 
-    async def _ask(self, cid: Cid, source: Source) -> bytes:
+    async def _ask(self, cid: Cid, source: GatewaySource) -> bytes:
         """One gateway's answer, unchecked.
 
         The one boundary to strangers' gateways: whatever their address or their answer does to the
@@ -410,14 +410,14 @@ class Downloader:
         except Exception as error:  # what a stranger's bytes made of a parser is not foreseen
             raise _SourceFailed(f"{type(error).__name__}: {error}"[:200]) from error
 
-    async def _download(self, cid: Cid, source: Source, patience: asyncio.Timeout) -> bytes:
+    async def _download(self, cid: Cid, source: GatewaySource, patience: asyncio.Timeout) -> bytes:
         path = f"ipfs/{cid}?format=raw"
         most = self._config.max_block_bytes
         return await self._body(source, path, RAW_TYPE, most, patience)
 
     async def _body(
         self,
-        source: Source,
+        source: GatewaySource,
         path: str,
         accept: str,
         max_bytes: int,
@@ -437,7 +437,9 @@ class Downloader:
                     raise TooLarge(f"sent more than {max_bytes} bytes")
         return b"".join(pieces)
 
-    async def _pieces(self, source: Source, path: str, accept: str) -> AsyncGenerator[bytes, None]:
+    async def _pieces(
+        self, source: GatewaySource, path: str, accept: str
+    ) -> AsyncGenerator[bytes, None]:
         """A response's body as it comes, at no less than a block in `block_timeout_s`.
 
         Raises:
@@ -517,8 +519,8 @@ def _retry_after_s(headers: Mapping[str, str]) -> float:
 
 
 def _asked_before(
-    task: asyncio.Task[bytes | None], running: dict[asyncio.Task[bytes | None], Source]
-) -> list[Source]:
+    task: asyncio.Task[bytes | None], running: dict[asyncio.Task[bytes | None], GatewaySource]
+) -> list[GatewaySource]:
     """Of requests for one block, in order, whom those before `task` still wait for."""
     return [source for _, source in takewhile(lambda item: item[0] is not task, running.items())]
 

@@ -29,7 +29,7 @@ _LARGE = 1 << 14  # bytes of a node that takes milliseconds to decode: hundreds 
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FetchProgress:
     """How far a fetch has come.
 
     Attributes:
@@ -45,7 +45,7 @@ class Progress:
     bytes_down: int
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[FetchProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +404,7 @@ class _Tally:
         self._blocks += 1
         if self._on_progress is not None:
             self._on_progress(
-                Progress(
+                FetchProgress(
                     self._file_bytes, self._done_bytes, self._blocks, self._downloader.bytes_down
                 )
             )

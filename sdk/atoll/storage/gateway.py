@@ -37,7 +37,7 @@ from atoll.storage.directory import resolve_path
 from atoll.storage.local import LocalStore
 from atoll.storage.negotiation import (
     Format,
-    Refusal,
+    NotAcceptable,
     answer_headers,
     is_unchanged,
     negotiate,
@@ -45,7 +45,7 @@ from atoll.storage.negotiation import (
     requested_scope,
 )
 from atoll.storage.scope import blocks_in_scope
-from atoll.storage.uplink import ANSWER, PIECE, TICK_S, Line, StrangersShare
+from atoll.storage.uplink import ANSWER, PIECE, TICK_S, StrangersShare, UplinkLine
 
 # The empty block, named by the identity hash: answers "are you a gateway?".
 _PROBE: Final = "bafkqaaa"
@@ -160,7 +160,7 @@ class Gateway:
         self._allow = allow
         self._config = config or GatewayConfig()
         budget = self._config.budget
-        self._line = Line(budget.line_bytes_per_s, time.monotonic)
+        self._line = UplinkLine(budget.line_bytes_per_s, time.monotonic)
         self._share = StrangersShare(budget.strangers_share, self._line, time.monotonic)
         self._recognise = recognise
         self._requests = 0
@@ -258,7 +258,7 @@ class Gateway:
         try:
             with self._share.request(connection.address) if is_stranger else nullcontext():
                 return await self._route(request)
-        except Refusal as refusal:
+        except NotAcceptable as refusal:
             return _refuse(refusal.status, str(refusal))
         except ConnectionError:  # whoever asked is gone; aiohttp would log each with its traceback
             return web.Response()
@@ -277,7 +277,7 @@ class Gateway:
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
         kind, _, name = request.path.removeprefix("/").partition("/")
         if kind not in {"ipfs", "notes"}:
-            raise Refusal(404, "there is nothing here")
+            raise NotAcceptable(404, "there is nothing here")
         if request.method not in {"GET", "HEAD"}:
             return _refuse(405, "only GET and HEAD", {"Allow": "GET, HEAD"})
         if kind == "ipfs":
@@ -327,21 +327,23 @@ class Gateway:
     async def _answer(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
         text, _, path = name.partition("/")
         if request.headers.get("Service-Worker") == "script":
-            raise Refusal(400, "nothing here is a service worker")
+            raise NotAcceptable(400, "nothing here is a service worker")
         wanted = negotiate(request)
         if text == _PROBE and not path:
             return _answer_probe(request, wanted)
         try:
             cid = Cid.parse(text)
         except ValueError as error:
-            raise Refusal(400, str(error)) from error
+            raise NotAcceptable(400, str(error)) from error
         if not self._here(cid):
             cached_only = "only-if-cached" in request.headers.get("Cache-Control", "")
-            raise Refusal(412 if cached_only else 404, f"{cid} is not here")
+            raise NotAcceptable(412 if cached_only else 404, f"{cid} is not here")
         if wanted.kind == "car":
             return await self._send_car(request, wanted, cid, path)
         if path.strip("/"):
-            raise Refusal(400, "a block has no path: ask for a CAR, or for the block by its CID")
+            raise NotAcceptable(
+                400, "a block has no path: ask for a CAR, or for the block by its CID"
+            )
         return await self._send_block(request, wanted, cid)
 
     async def _send_block(
@@ -354,7 +356,7 @@ class Gateway:
         try:
             block = await self._in_thread(request, self._store.get_block, cid)
         except (NotFound, CorruptBlock) as error:
-            raise Refusal(404, f"{cid} is not here") from error
+            raise NotAcceptable(404, f"{cid} is not here") from error
         status = 200
         if (part := requested_part(request, len(block), etag)) is not None:
             status = 206
@@ -390,7 +392,7 @@ class Gateway:
                 request, resolve_path, self._get_allowed, cid, path
             )
         except StorageError as error:
-            raise Refusal(404, str(error)) from error
+            raise NotAcceptable(404, str(error)) from error
         if is_unchanged(request, etag):
             return web.Response(status=304, headers=headers)
         response = web.StreamResponse(headers=headers)

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from atoll.errors import CorruptBlock, DiskFull, NotFound, TooLarge
+from atoll.storage.block_links import links_of
 from atoll.storage.blocks import BlockFile, BlockFolder, disk_errors
 from atoll.storage.bulk import BulkWriter, read_parts, write_parts
 from atoll.storage.cid import RAW, Cid
 from atoll.storage.directory import build_path
 from atoll.storage.errors import MalformedDag
-from atoll.storage.links import links_of
-from atoll.storage.pins import Copy, Pin, Pins
+from atoll.storage.pins import Pin, PinnedCopy, Pins
 from atoll.storage.unixfs import (
     MAX_BLOCK_BYTES,
     V1,
@@ -56,7 +56,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class GarbageCollected:
     """What a collection did; bytes of blocks, and what stays."""
 
     freed_bytes: int
@@ -313,11 +313,11 @@ class LocalStore:
         """As `Pins.note_copy`."""
         self._pins.note_copy(cid, place)
 
-    def spare_copies(self, place: str) -> tuple[Copy, ...]:
+    def spare_copies(self, place: str) -> tuple[PinnedCopy, ...]:
         """As `Pins.spare_copies`."""
         return self._pins.spare_copies(place)
 
-    def end_copy(self, copy: Copy) -> bool:
+    def end_copy(self, copy: PinnedCopy) -> bool:
         """As `Pins.end_copy`."""
         return self._pins.end_copy(copy)
 
@@ -364,7 +364,7 @@ class LocalStore:
         """The size of a block that is here, which now counts as just used, else None."""
         return self._folder.claim(cid.digest) if cid.inline is None else len(cid.inline)
 
-    def collect(self, keep_bytes: int = 0, grace_s: float = GRACE_S) -> Collected:
+    def collect(self, keep_bytes: int = 0, grace_s: float = GRACE_S) -> GarbageCollected:
         """Removes unpinned blocks, longest unused first, until at most `keep_bytes` remain.
 
         Never removed: what a pin reaches, what was used in the last `grace_s` seconds or since any
@@ -383,7 +383,7 @@ class LocalStore:
                 marks.follow_new_pins()  # nobody can pin or claim while the lock is held
                 digests = [b.digest for b in batch if b.digest not in marks.kept]
                 freed += sum(self._folder.remove(digest, unused_since) for digest in digests)
-        return Collected(freed, held - freed, len(marks.kept))
+        return GarbageCollected(freed, held - freed, len(marks.kept))
 
     def verify(self) -> Checked:
         """Reads and checks every block; removes damaged ones, so that they can be fetched again."""

@@ -24,7 +24,7 @@ _FOREVER: Final = "public, max-age=29030400, immutable"
 _MAX_FILENAME: Final = 255
 
 
-class Refusal(Exception):
+class NotAcceptable(Exception):
     """Ends a request with a status and a line of text."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -62,7 +62,7 @@ def negotiate(request: web.BaseRequest) -> Format:
     """
     asked = request.query.get("format")
     if asked is not None and asked not in _FORMATS:
-        raise Refusal(406, "this gateway serves format=raw and format=car")
+        raise NotAcceptable(406, "this gateway serves format=raw and format=car")
     accept = ",".join(request.headers.getall("Accept", []))
     accepted = _accepted(accept)
     offers = [offer for offer in accepted if asked in (None, offer[0])]
@@ -70,7 +70,7 @@ def negotiate(request: web.BaseRequest) -> Format:
         offers = [(asked, {})]
     if not offers:
         status = 400 if accept.strip() in ("", "*/*") else 406
-        raise Refusal(status, f"add ?format=raw or car, or Accept: {RAW_TYPE} or {CAR_TYPE}")
+        raise NotAcceptable(status, f"add ?format=raw or car, or Accept: {RAW_TYPE} or {CAR_TYPE}")
     for kind, parameters in offers:
         made = {"format": kind}
         if kind == "car":
@@ -86,7 +86,7 @@ def negotiate(request: web.BaseRequest) -> Format:
             location = str(request.rel_url.with_query({**request.query, **made}))
             return Format(kind, made.get("car-dups") == "y", location)
         return Format(kind, made.get("car-dups") == "y")
-    raise Refusal(400, "this gateway makes CARs of version=1, order=dfs, and dups=y or n")
+    raise NotAcceptable(400, "this gateway makes CARs of version=1, order=dfs, and dups=y or n")
 
 
 def _accepted(accept: str) -> list[tuple[str, dict[str, str]]]:
@@ -115,15 +115,15 @@ def requested_scope(request: web.BaseRequest) -> tuple[str, Range | None]:
     """
     scope, span = request.query.get("dag-scope"), request.query.get("entity-bytes")
     if scope is not None and scope not in SCOPES:
-        raise Refusal(400, f"dag-scope is one of {', '.join(SCOPES)}")
+        raise NotAcceptable(400, f"dag-scope is one of {', '.join(SCOPES)}")
     if span is None:
         return scope or "all", None
     if scope not in (None, "entity"):
-        raise Refusal(400, "entity-bytes goes with dag-scope=entity")
+        raise NotAcceptable(400, "entity-bytes goes with dag-scope=entity")
     try:
         return "entity", Range.parse(span)
     except ValueError as error:
-        raise Refusal(400, str(error)) from error
+        raise NotAcceptable(400, str(error)) from error
 
 
 def requested_part(request: web.BaseRequest, size: int, etag: str) -> slice | None:
@@ -143,7 +143,7 @@ def requested_part(request: web.BaseRequest, size: int, etag: str) -> slice | No
     except ValueError:
         return None
     if start >= stop:
-        raise Refusal(416, f"the block has {size} bytes")
+        raise NotAcceptable(416, f"the block has {size} bytes")
     return slice(start, stop)
 
 

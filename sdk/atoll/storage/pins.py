@@ -50,7 +50,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class PinnedCopy:
     """What another place was asked to keep; `serial` grows each time that it is asked."""
 
     serial: int
@@ -118,7 +118,7 @@ class Pins:
                 (cid.to_v1().to_bytes(), place),
             )
 
-    def spare_copies(self, place: str) -> tuple[Copy, ...]:
+    def spare_copies(self, place: str) -> tuple[PinnedCopy, ...]:
         """What that place keeps of what has no pin here any more."""
         with self._database() as database:
             rows = database.execute(
@@ -126,9 +126,9 @@ class Pins:
                 " (SELECT cid FROM pins) ORDER BY serial",
                 (place,),
             ).fetchall()
-        return tuple(Copy(serial, Cid.from_bytes(cid), place) for serial, cid in rows)
+        return tuple(PinnedCopy(serial, Cid.from_bytes(cid), place) for serial, cid in rows)
 
-    def end_copy(self, copy: Copy) -> bool:
+    def end_copy(self, copy: PinnedCopy) -> bool:
         """Once its place has let go of it; returns whether it was noted anew meanwhile."""
         with self._database() as database:
             database.execute("DELETE FROM copies WHERE serial = ?", (copy.serial,))

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from atoll.storage.block_links import check_pending, walk_dag
 from atoll.storage.cid import DAG_PB, Cid
 from atoll.storage.dagpb import decode_node
 from atoll.storage.directory import list_directory
 from atoll.storage.errors import MalformedDag
-from atoll.storage.links import check_pending, walk_dag
-from atoll.storage.unixfs import BlockSource, Kind, decode_file_node, decode_header
+from atoll.storage.unixfs import BlockSource, UnixFsKind, decode_file_node, decode_header
 
 SCOPES = ("block", "entity", "all")
 _RANGE = re.compile(r"(-?[0-9]{1,18}):(\*|-?[0-9]{1,18})")
@@ -61,19 +61,19 @@ def blocks_in_scope(
         yield from walk_dag(get_block, [cid], repeats=repeats)
         return
     kind = _kind(get_block, cid) if scope == "entity" else None
-    if kind is Kind.FILE:
+    if kind is UnixFsKind.FILE:
         yield from _blocks_of_file(get_block, cid, span, repeats)
-    elif kind is Kind.HAMT:
+    elif kind is UnixFsKind.HAMT:
         yield from _blocks_of_shards(get_block, cid)
     elif cid.inline is None:
         yield cid, get_block(cid)
 
 
-def _kind(get_block: BlockSource, cid: Cid) -> Kind | None:
+def _kind(get_block: BlockSource, cid: Cid) -> UnixFsKind | None:
     if cid.codec != DAG_PB:
         return None
     kind = decode_header(decode_node(get_block(cid)).data)[0]
-    return Kind.FILE if kind is Kind.RAW else kind
+    return UnixFsKind.FILE if kind is UnixFsKind.RAW else kind
 
 
 def _blocks_of_file(

@@ -33,7 +33,7 @@ _PATIENCE = 4.0  # typical times that a block may take before someone else is as
 
 
 @dataclass(slots=True)
-class Source:
+class GatewaySource:
     """One gateway's record.
 
     Attributes:
@@ -72,9 +72,9 @@ class SourceBook:
 
     clock: Callable[[], float]
     typical_s: float | None = None
-    _sources: dict[str, Source] = field(default_factory=dict)
+    _sources: dict[str, GatewaySource] = field(default_factory=dict)
 
-    def ranked(self, urls: Iterable[str], prefer: Iterable[str] = ()) -> list[Source]:
+    def ranked(self, urls: Iterable[str], prefer: Iterable[str] = ()) -> list[GatewaySource]:
         """The usable gateways of both lists: honest first, then rested, preferred, least busy."""
         now = self.clock()
         preferred = self._usable(prefer)
@@ -90,7 +90,7 @@ class SourceBook:
         # Before the first block nobody knows; asking twice for one costs less than a stall.
         return min(max(_PATIENCE * (self.typical_s or 0.0), least_s), most_s)
 
-    def delivered(self, source: Source, size: int, seconds: float) -> None:
+    def delivered(self, source: GatewaySource, size: int, seconds: float) -> None:
         """Notes a good block and the time it took."""
         before = seconds if self.typical_s is None else self.typical_s
         self.typical_s = (1 - _RECENT) * before + _RECENT * seconds
@@ -100,32 +100,32 @@ class SourceBook:
         source.delivered_at = self.clock()
         source.bytes_down += size
 
-    def overtaken(self, source: Source) -> None:
+    def overtaken(self, source: GatewaySource) -> None:
         """Notes that another gateway, asked later, was sooner; it may only have been busy."""
         self.failed(source, longest_rest_s=_SLOW_REST_S)
 
-    def failed(self, source: Source, longest_rest_s: float = _LONGEST_REST_S) -> None:
+    def failed(self, source: GatewaySource, longest_rest_s: float = _LONGEST_REST_S) -> None:
         """Notes a timeout or an error."""
         rest = min(_FIRST_REST_S * 2.0**source.failures, longest_rest_s)
         source.failures = min(source.failures + 1, 16)
         source.rest_until = self.clock() + rest
 
-    def busy(self, source: Source, seconds: float) -> None:
+    def busy(self, source: GatewaySource, seconds: float) -> None:
         """Notes that it has no room, and when to ask it again: that is no failure."""
         source.busy_until = self.clock() + seconds
 
-    def with_room(self, sources: Iterable[Source]) -> list[Source]:
+    def with_room(self, sources: Iterable[GatewaySource]) -> list[GatewaySource]:
         """Those of them that did not say that they have no room just now."""
         now = self.clock()
         return [source for source in sources if source.busy_until <= now]
 
-    def withheld(self, source: Source) -> None:
+    def withheld(self, source: GatewaySource) -> None:
         """Notes that it did not bring what was its turn; it is waited for later and later."""
         rest = min(_UNAWAITED_S * 2.0**source.in_vain, _LONGEST_REST_S)
         source.unawaited_until = max(source.unawaited_until, self.clock() + rest)
         source.in_vain = min(source.in_vain + 1, 16)
 
-    def lied(self, source: Source) -> None:
+    def lied(self, source: GatewaySource) -> None:
         """Notes bytes that were not the block asked for."""
         source.lies += 1
         self.failed(source)
@@ -135,17 +135,17 @@ class SourceBook:
         for source in self.ranked([url]):
             self.lied(source)
 
-    def all(self) -> list[Source]:
+    def all(self) -> list[GatewaySource]:
         """Every gateway met so far."""
         return list(self._sources.values())
 
-    def bad(self) -> list[Source]:
+    def bad(self) -> list[GatewaySource]:
         """The gateways that have lied."""
         return [source for source in self._sources.values() if source.lies]
 
-    def _usable(self, urls: Iterable[str]) -> dict[str, Source]:
+    def _usable(self, urls: Iterable[str]) -> dict[str, GatewaySource]:
         known = (url for raw in urls if (url := normalise_gateway(raw)) is not None)
-        return {url: self._sources.setdefault(url, Source(url)) for url in known}
+        return {url: self._sources.setdefault(url, GatewaySource(url)) for url in known}
 
 
 def normalise_gateway(text: str) -> str | None:

@@ -47,7 +47,7 @@ class Readable(Protocol):
         """Reads into the buffer; returns how many bytes, 0 at the end."""
 
 
-class Kind(IntEnum):
+class UnixFsKind(IntEnum):
     """UnixFS node types."""
 
     RAW = 0
@@ -192,14 +192,14 @@ def fill(stream: Readable, buffer: memoryview) -> int:
 
 def encode_file_header(data: Buffer, file_bytes: int, sizes: Iterable[int]) -> bytes:
     """The UnixFS message of a file node: its data, bytes in all, and each child's bytes."""
-    body = encode_field(1, Kind.FILE.value)
+    body = encode_field(1, UnixFsKind.FILE.value)
     if data:
         body += encode_field(2, data)
     body += encode_field(3, file_bytes)
     return body + b"".join(encode_field(4, size) for size in sizes)
 
 
-def decode_header(data: bytes | None) -> tuple[Kind, bytes, int | None, list[int]]:
+def decode_header(data: bytes | None) -> tuple[UnixFsKind, bytes, int | None, list[int]]:
     """Decodes a UnixFS message: (kind, data, file bytes if given, bytes of each child).
 
     Raises:
@@ -221,7 +221,7 @@ def decode_header(data: bytes | None) -> tuple[Kind, bytes, int | None, list[int
         kind, content, file_bytes = found.get(1), found.get(2, b""), found.get(3)
         if not isinstance(kind, int) or isinstance(content, int) or isinstance(file_bytes, bytes):
             raise ValueError("no kind, or a field of another type")
-        return Kind(kind), content, file_bytes, sizes
+        return UnixFsKind(kind), content, file_bytes, sizes
     except ValueError as error:
         raise MalformedDag(f"malformed UnixFS node: {error}") from error
 
@@ -243,7 +243,7 @@ def decode_file_node(cid: Cid, block: bytes) -> FileNode:
         return FileNode(block, ())
     node = decode_node(block)
     kind, data, file_bytes, sizes = decode_header(node.data)
-    if kind not in (Kind.FILE, Kind.RAW):
+    if kind not in (UnixFsKind.FILE, UnixFsKind.RAW):
         raise MalformedDag(f"{cid} is a {kind.name.lower()}, not a file")
     if len(sizes) != len(node.links):
         raise MalformedDag(f"{cid} has {len(node.links)} links and {len(sizes)} sizes")

@@ -1,8 +1,8 @@
 """Whose bytes leave next: members' at once, strangers' in turn within a quarter of the line.
 
 A home's uplink is a few Mbit/s, and TCP shares it among connections: beside 64 of a stranger's, a
-member has a 65th of it, so that its update is not had in time. Limits on connections do not mend
-that, since one stranger's few are more than a member's one.
+member has a 65th of it, so that its update is not available in time. Limits on connections do not
+mend that, since one stranger's few are more than a member's one.
 
 How much the line carries is measured. What members were sent tells it while one is served, since
 only they have a bond to lose; strangers could acknowledge what never arrived. Where no member was
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from atoll.storage.limits import Places
+from atoll.storage.rate_limits import FairSlots
 
 TICK_S: Final = 0.25
 """Between two looks at what left."""
@@ -42,7 +42,7 @@ _LONGEST_ANSWER_S: Final = 15.0  # whoever asks for a block gives it up after 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentBytes:
     """What members, or strangers, were sent in a tick.
 
     Attributes:
@@ -55,13 +55,13 @@ class Sent:
     queued: int = 0
     requests: int = 0
 
-    def __add__(self, other: Sent) -> Sent:
-        return Sent(
+    def __add__(self, other: SentBytes) -> SentBytes:
+        return SentBytes(
             self.taken + other.taken, self.queued + other.queued, self.requests + other.requests
         )
 
 
-class Line:
+class UplinkLine:
     """What the line to everybody else carries, bytes a second, as far as it shows.
 
     Args:
@@ -88,7 +88,9 @@ class Line:
             return max(members, _LEAST_BYTES_PER_S)
         return max(members, self._probed)
 
-    def tick(self, seconds: float, members: Sent, strangers: Sent, *, was_short: bool) -> None:
+    def tick(
+        self, seconds: float, members: SentBytes, strangers: SentBytes, *, was_short: bool
+    ) -> None:
         """Notes what left in the last seconds; `was_short` where strangers waited for their share.
 
         A member counts as served while it takes bytes: one that holds a connection and takes none
@@ -121,9 +123,9 @@ class StrangersShare:
         clock: seconds, monotonic.
     """
 
-    def __init__(self, share: float, line: Line, clock: Callable[[], float]) -> None:
+    def __init__(self, share: float, line: UplinkLine, clock: Callable[[], float]) -> None:
         self._share, self._line, self._clock = share, line, clock
-        self._turns = Places(1)
+        self._turns = FairSlots(1)
         self._requests: Counter[Hashable] = Counter()
         self._credit, self._counted_at = float(PIECE), clock()
         self.was_short = False

@@ -11,12 +11,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from atoll.errors import StorageError
-from atoll.numerics.layout import DOWN, UP
 from atoll.numerics.state import Tensors
+from atoll.numerics.state_layout import DOWN, UP
 from atoll.protocol.families import LINEARS
 from atoll.protocol.manifest import LoraSpec, Manifest
 from atoll.storage.local import LocalStore
-from atoll.train.base import read_weights
+from atoll.train.open_base import read_weights
 
 _PREFIX = "base_model.model."
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")

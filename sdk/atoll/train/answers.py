@@ -15,17 +15,17 @@ import structlog
 
 from atoll.nested import loads
 from atoll.protocol.manifest import Manifest
-from atoll.train.pace import kept_share, measure
+from atoll.train.manifest_program import program_root
+from atoll.train.measure_pace import kept_share, measure
 from atoll.train.probe import numerics_spec, pin_torch
-from atoll.train.program import program_root
 
 
 def answer(question: dict[str, str]) -> Any:
     """What this machine says to a question; bytes are hexadecimal digits on both sides.
 
     `{"numerics": ""}` asks what workers reproduce here, `{"pace": MANIFEST}` how fast a job's
-    model is trained and what is kept of a first update (`atoll.train.pace`), `{"program": MANIFEST,
-    "store": FOLDER}` which root its terms have to name (`atoll.train.program`).
+    model is trained and what is kept of a first update (`atoll.train.measure_pace`), `{"program":
+    MANIFEST, "store": FOLDER}` which root its terms have to name (`atoll.train.manifest_program`).
 
     Raises:
         ValueError: it is none of these.

@@ -68,28 +68,28 @@ class Belongings:
 def _check_flat(raw: bytes) -> None:
     """That a file is a map from texts to bytes, of few: 64 MiB of other things are gigabytes of
     Python's. Raises ValueError."""
-    major, count, place = _head(raw, 0)
+    major, count, position = _head(raw, 0)
     if major != _MAP or count > MAX_FILES:
         raise ValueError(f"not a map of at most {MAX_FILES} files")
     for _ in range(count):
         for wanted in (_TEXT, _BYTES):
-            major, size, place = _head(raw, place)
+            major, size, position = _head(raw, position)
             if major != wanted:
                 raise ValueError("a name is not text, or a file is not bytes")
-            place += size
+            position += size
 
 
-def _head(raw: bytes, place: int) -> tuple[int, int, int]:
+def _head(raw: bytes, position: int) -> tuple[int, int, int]:
     """An item's kind, its size, and where what follows its head begins."""
-    if place >= len(raw):
+    if position >= len(raw):
         raise ValueError("it ends too early")
-    major, size, place = raw[place] >> 5, raw[place] & 31, place + 1
+    major, size, position = raw[position] >> 5, raw[position] & 31, position + 1
     if size < 24:
-        return major, size, place
+        return major, size, position
     if size > 27:
         raise ValueError("not canonical")
-    end = place + (1 << size - 24)
-    return major, int.from_bytes(raw[place:end], "big"), end
+    end = position + (1 << size - 24)
+    return major, int.from_bytes(raw[position:end], "big"), end
 
 
 def is_belonging(name: str) -> bool:

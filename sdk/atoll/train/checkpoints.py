@@ -21,7 +21,7 @@ import structlog
 from multiformats import CID
 
 from atoll.errors import StorageError
-from atoll.protocol.words import Digest, RoundIndex
+from atoll.protocol.types import Digest, RoundIndex
 from atoll.storage.cid import DAG_CBOR
 from atoll.storage.local import SPARE, LocalStore
 from atoll.storage.pins import Pin
@@ -36,9 +36,9 @@ SHARE = 10
 CHECKPOINT = "/checkpoint"
 DISPUTED = "/disputed"
 """The same of a round that a game is about; behind it whose work it is, as games are at once."""
-CARRIED = "/carried"
+CARRIED_STATE = "/carried"
 """The same of a round's last state, which the round after it goes on with; behind it the seat."""
-REPLAYED = f"{SPARE}{CARRIED}"
+REPLAYED = f"{SPARE}{CARRIED_STATE}"
 """The same of a replay's, which gives way to what is owed."""
 log = structlog.get_logger("atoll.checkpoints")
 
@@ -48,14 +48,14 @@ class Checkpoint:
     """A round up to the end of a segment.
 
     Attributes:
-        states: digest of the state after each segment done, `words` their plain work tags.
+        states: digest of the state after each segment done, `work_tags` their plain work tags.
         losses: of each step, nats a token.
         seconds: wall time of the steps.
         state: binary CID of the last state's bytes, where they are kept.
     """
 
     states: tuple[Digest, ...] = ()
-    words: tuple[Digest, ...] = ()
+    work_tags: tuple[Digest, ...] = ()
     losses: tuple[float, ...] = ()
     seconds: float = 0.0
     state: bytes = b""
@@ -69,7 +69,7 @@ class Checkpoint:
         return replace(
             self,
             states=(*self.states, segment.digest),
-            words=(*self.words, segment.work_tag),
+            work_tags=(*self.work_tags, segment.work_tag),
             losses=(*self.losses, *segment.losses),
             seconds=self.seconds + segment.seconds,
         )
@@ -80,7 +80,7 @@ class Checkpoint:
             {
                 "work": work,
                 "states": b"".join(self.states),
-                "words": b"".join(self.words),
+                "work_tags": b"".join(self.work_tags),
                 "losses": struct.pack(f">{len(self.losses)}d", *self.losses),
                 "seconds": struct.pack(">d", self.seconds),
                 "state": CID.decode(self.state),
@@ -108,7 +108,7 @@ def release(store: LocalStore, job: int, round_: int) -> None:
 def release_job(store: LocalStore, job: int) -> None:
     """Lets go of all that was kept of a job's rounds, last states too: nobody goes on from them."""
     parts = re.compile(
-        rf"job/{job}/round/\d+({CHECKPOINT}|{DISPUTED}/.*|{CARRIED}/.*|{REPLAYED}/.*)"
+        rf"job/{job}/round/\d+({CHECKPOINT}|{DISPUTED}/.*|{CARRIED_STATE}/.*|{REPLAYED}/.*)"
     )
     for pin in store.pins():
         if parts.fullmatch(pin.reason):
@@ -212,9 +212,9 @@ def _read(store: LocalStore, pin: Pin, work: Digest) -> Checkpoint | None:
     """What a record says; None where it is damaged, or of other work."""
     try:
         plain: Any = dag_cbor.decode(store.get_block(pin.cid))
-        found = Checkpoint(
+        checkpoint = Checkpoint(
             _digests(plain["states"]),
-            _digests(plain["words"]),
+            _digests(plain["work_tags"]),
             tuple(value for (value,) in struct.iter_unpack(">d", plain["losses"])),
             struct.unpack(">d", plain["seconds"])[0],
             bytes(plain["state"]),
@@ -222,8 +222,8 @@ def _read(store: LocalStore, pin: Pin, work: Digest) -> Checkpoint | None:
     except (StorageError, ValueError, LookupError, TypeError, struct.error) as error:
         log.warning("a checkpoint is damaged", reason=pin.reason, cause=str(error))
         return None
-    is_whole = len(found.states) == len(found.words) > 0
-    return found if is_whole and plain["work"] == work else None
+    is_whole = len(checkpoint.states) == len(checkpoint.work_tags) > 0
+    return checkpoint if is_whole and plain["work"] == work else None
 
 
 def _digests(data: bytes) -> tuple[Digest, ...]:

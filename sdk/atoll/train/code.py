@@ -21,14 +21,14 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.train.local_names import Local, mark_locals
 
 PACKAGE = "atoll"
 ROOTS = (
-    "atoll.train.initial",
+    "atoll.train.initial_model",
     "atoll.train.replay",
-    "atoll.aggregation.round",
+    "atoll.aggregation.merge_round",
     "atoll.train.evaluate",
 )
 """What makes round 0's model, a seat's round (whoever trains it runs the same), the next global

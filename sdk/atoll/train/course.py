@@ -7,10 +7,10 @@ from atoll.numerics.schedule import Recipe
 from atoll.numerics.segment import Course
 from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Digest, SeatIndex
+from atoll.protocol.types import Digest, SeatIndex
 from atoll.storage.local import LocalStore
-from atoll.train.base import open_base
 from atoll.train.data import TokenFile, form_of, read_nodes
+from atoll.train.open_base import open_base
 
 
 def open_course(

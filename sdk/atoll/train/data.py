@@ -18,7 +18,7 @@ from atoll.numerics.errors import MalformedDataset
 from atoll.numerics.pieces import SHARD_BYTES, root_of_shards, shard_node
 from atoll.numerics.tokens import DTYPES, Tokens
 from atoll.protocol.manifest import DataSpec, Manifest
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.storage.cid import Cid
 from atoll.storage.errors import MalformedDag
 from atoll.storage.leaves import Leaves

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.words import Digest, RoundIndex
+from atoll.protocol.types import Digest, RoundIndex
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from atoll.errors import ManifestError
-from atoll.numerics.held_out import held_out_loss
+from atoll.numerics.held_out_loss import held_out_loss
 from atoll.numerics.state import Tensors
 from atoll.protocol.manifest import Manifest
 from atoll.storage.local import LocalStore
-from atoll.train.base import open_base
 from atoll.train.course import open_held_out_tokens
 from atoll.train.data import TokenFile
+from atoll.train.open_base import open_base
 
 
 def evaluate(params: Tensors, manifest: Manifest, store: LocalStore) -> float:

@@ -18,9 +18,9 @@ from atoll.numerics.pieces import SHARD_BYTES, ByteSlices, shard_node
 from atoll.numerics.state import SeatState
 from atoll.numerics.tensors import chunk_leaves, raw_bytes
 from atoll.numerics.tokens import TokenSource
-from atoll.numerics.trace.imports import Sources
-from atoll.protocol.games.claims import Opening
+from atoll.numerics.trace.imports import TraceSources
 from atoll.protocol.games.judge import Need
+from atoll.protocol.games.moves import Opening
 from atoll.protocol.games.trees import (
     CHUNK,
     PIECE,
@@ -33,14 +33,16 @@ from atoll.protocol.games.trees import (
     siblings_of,
 )
 from atoll.protocol.hashing import keccak256, sha256
-from atoll.protocol.program import Source, Template
-from atoll.protocol.words import Digest
+from atoll.protocol.program import Source, TraceTemplate
+from atoll.protocol.types import Digest
 from atoll.train.data import NODE_BYTES, TokenFile
 
 _SHARD_LEVELS: Final = height(SHARD_BYTES // PIECE)
 
 
-def prove_input(sources: Sources, template: Template, source: Source, need: Need) -> Opening:
+def prove_input(
+    sources: TraceSources, template: TraceTemplate, source: Source, need: Need
+) -> Opening:
     """Whole leaves of an input that is neither of the trace nor the context.
 
     Raises ValueError for those two: the first is proved from the trace's own tree, and the second
@@ -112,7 +114,7 @@ def _under_root(state: SeatState, which: int) -> Mapping[str, Tensor]:
     return state.params if which == 0 else state.under_optimiser_root()
 
 
-def _prove_tensor(tensors: Mapping[str, Tensor], template: Template, need: Need) -> Opening:
+def _prove_tensor(tensors: Mapping[str, Tensor], template: TraceTemplate, need: Need) -> Opening:
     """Chunks of the tensor that the template's tail names, in the tree over all of its kind."""
     if not tensors:
         return Opening()  # moments that nobody has moved yet, whose root is zero

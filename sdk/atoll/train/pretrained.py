@@ -18,7 +18,7 @@ from torch import Tensor
 
 from atoll.errors import ConfigError
 from atoll.numerics.init import is_bounded, write_params
-from atoll.numerics.layout import Shapes, param_shapes
+from atoll.numerics.state_layout import Shapes, param_shapes
 from atoll.numerics.tensors import tree_root
 from atoll.protocol.manifest import InitSpec, ModelSpec
 from atoll.storage.local import LocalStore
@@ -71,7 +71,7 @@ def prepare_init(folder: Path, seq: int | None, store: LocalStore) -> PreparedIn
             f"{folder} has no tokenizer.json",
             next_step="write it with AutoTokenizer.from_pretrained(...).save_pretrained",
         )
-    with Weights(folder, model) as weights, store.holding():
+    with PretrainedWeights(folder, model) as weights, store.holding():
         root = tree_root(weights)
         pieces = write_params(param_shapes(model), weights.__getitem__)
         cid = store.add_pieces(pieces)
@@ -89,12 +89,12 @@ def read_spec(folder: Path, seq: int | None) -> ModelSpec:
 
 
 def read_params(folder: Path, model: ModelSpec) -> dict[str, Tensor]:
-    """All of a folder's weights in fp32. Raises ConfigError as `Weights`."""
-    with Weights(folder, model) as weights:
+    """All of a folder's weights in fp32. Raises ConfigError as `PretrainedWeights`."""
+    with PretrainedWeights(folder, model) as weights:
         return dict(weights)
 
 
-class Weights(Mapping[str, Tensor]):
+class PretrainedWeights(Mapping[str, Tensor]):
     """A folder's tensors by parameter, each read and widened to fp32 when it is asked for.
 
     Use it as a context manager, which closes the files.

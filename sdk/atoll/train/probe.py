@@ -8,9 +8,9 @@ import torch
 
 from atoll.errors import NumericsMismatch
 from atoll.numerics.kernels.variables import DEVICE_VARIABLE
-from atoll.numerics.tables import check_tables
+from atoll.numerics.schedule_tables import check_tables
 from atoll.protocol.manifest import Manifest, NumericsSpec
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.train.code import code_digest
 from atoll.train.probe_job import probe_digest
 from atoll.train.releases import check_code

@@ -16,23 +16,23 @@ from typing import Any, Final
 
 import numpy as np
 
-from atoll.aggregation.round import merge
-from atoll.numerics.base import freeze
+from atoll.aggregation.merge_round import merge
 from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.frozen_base import freeze
 from atoll.numerics.init import initial_global_state, initial_params
-from atoll.numerics.layout import param_shapes
-from atoll.numerics.link import close_round
-from atoll.numerics.opening import open_round
+from atoll.numerics.initial_state import open_round
 from atoll.numerics.ops import operations
 from atoll.numerics.pieces import root_of_update
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.segment import Course, run_segment
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import param_shapes
 from atoll.numerics.tensors import tree_root
 from atoll.numerics.tokens import Tokens
+from atoll.numerics.update_proof import close_round
 from atoll.protocol.manifest import LoraSpec, Manifest, ModelSpec
-from atoll.protocol.merge_inputs import MergeFacts
-from atoll.protocol.words import Digest, SeatIndex, to_bitmap
+from atoll.protocol.merge_inputs import MergeRecord
+from atoll.protocol.types import Digest, SeatIndex, to_bitmap
 
 SEATS: Final = tuple(SeatIndex(seat) for seat in range(3))
 TRAINED: Final = SEATS[0]
@@ -75,7 +75,7 @@ _CODEC: Final = {
 _NOTHING_KEPT: Final = {"feedback": "0", "fragments": 1, "overlap": 0, "mixing": "0"}
 _FED_BACK: Final = _NOTHING_KEPT | {"feedback": "0.9"}
 _TERMS: Final = {
-    "rounds": 2, "seats": 4, "min_providers": 3, "places": 1, "min_verifiers": 1, "f": 1,
+    "rounds": 2, "seats": 4, "min_providers": 3, "slots": 1, "min_verifiers": 1, "f": 1,
     "share_bps": 5000, "train_seconds": 1, "reveal_seconds": 1, "merge_seconds": 1,
     "audit_seconds": 1, "open_seconds": 1, "key_seconds": 1, "window_seconds": 2,
     "ready_seconds": 1, "game_seconds": 1, "move_seconds": 1, "claim_seconds": 1, "expiry": 1,
@@ -99,22 +99,28 @@ def probe_digest() -> Digest:
 def _rounds(manifest: Manifest) -> Iterator[bytes]:
     """State digest and work tag of every segment, update roots and merged digests of a job."""
     model = initial_global_state(manifest)
-    carried: SeatState | None = None
+    carried_state: SeatState | None = None
     for round in range(manifest.terms.rounds):
         seed = Digest(sha256(bytes([round])).digest())
         course = _course(manifest, model, seed)
-        state = open_round(manifest, model, None if manifest.opens_publicly(round) else carried)
+        state = open_round(
+            manifest, model, None if manifest.opens_publicly(round) else carried_state
+        )
         for segment in range(manifest.segments):
             done = run_segment(state, segment, course)
             yield done.roots.digest() + done.work_tag
             state = done.state
-        links = [close_round(manifest, model, state, DitherKey(seed, seat)) for seat in SEATS]
-        carried = links[TRAINED][1]
-        updates: dict[int, bytes] = {seat: link[0] for seat, link in zip(SEATS, links, strict=True)}
+        update_proofs = [
+            close_round(manifest, model, state, DitherKey(seed, seat)) for seat in SEATS
+        ]
+        carried_state = update_proofs[TRAINED][1]
+        updates: dict[int, bytes] = {
+            seat: update_proof[0] for seat, update_proof in zip(SEATS, update_proofs, strict=True)
+        }
         yield from map(root_of_update, updates.values())
         there = to_bitmap(SEATS)
-        facts = MergeFacts(there, 1, [there], dict.fromkeys(SEATS, manifest.segments))
-        merged = merge(model, updates, facts=facts, data_seed=seed, manifest=manifest)
+        record = MergeRecord(there, 1, [there], dict.fromkeys(SEATS, manifest.segments))
+        merged = merge(model, updates, record=record, data_seed=seed, manifest=manifest)
         model = merged.global_state
         yield model.digest()
 
@@ -138,11 +144,11 @@ def _adapters() -> bytes:
         model=model,
     )
     state = open_round(manifest, model, None)
-    said = b""
+    adapters = b""
     for segment in range(manifest.segments):  # in the first B is zero, so A has no gradient
         done = run_segment(state, segment, course)
-        said, state = said + done.roots.digest() + done.work_tag, done.state
-    return said
+        adapters, state = adapters + done.roots.digest() + done.work_tag, done.state
+    return adapters
 
 
 def probe_manifest(

@@ -16,7 +16,7 @@ from typing import Any
 
 from atoll.errors import NumericsMismatch
 from atoll.nested import loads
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.train.code import code_digest
 
 EQUIVALENT = Path(__file__).with_name("equivalent.json")

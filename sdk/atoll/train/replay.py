@@ -1,9 +1,10 @@
-"""What an auditor runs: a seat's whole round again, and those before it since a public opening, or
-since our own last replay of the seat.
+"""What an auditor runs: a seat's whole round again, and those before it since a public initial
+state, or since our own last replay of the seat.
 
 Rule of this file: nothing that the provider sent is an input but the number of segments that it
-says to have done; its leaves and its update's root are only compared with. What differs is accused
-of only when a second run, by the reference, gives what the first gave: else it is our own fault.
+says to have done; its checkpoint commitments and its update's root are only compared with. What
+differs is accused of only when a second run, by the reference, gives what the first gave: else it
+is our own fault.
 """
 
 from __future__ import annotations
@@ -13,18 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from atoll.errors import ProtocolError
-from atoll.numerics.link import close_round
 from atoll.numerics.pieces import root_of_update
 from atoll.numerics.segment import Course, SegmentRun
 from atoll.numerics.state import SeatState
+from atoll.numerics.update_proof import close_round
 from atoll.protocol.audit_reports import Duty
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.hashing import sha256
-from atoll.protocol.leaves import Leaves
-from atoll.protocol.words import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex
+from atoll.protocol.types import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex
 from atoll.storage.local import LocalStore
 from atoll.train.checkpoints import Checkpoint, Checkpoints
-from atoll.train.reference import fault, run_by_reference
-from atoll.train.resume import Keeping, carried_of, carry, checkpoints_of, hand_over
+from atoll.train.resume import Keeping, carried_states_of, carry, checkpoints_of, hand_over
 from atoll.train.round import train_round
 from atoll.train.seat_task import (
     SegmentRunner,
@@ -35,6 +35,7 @@ from atoll.train.seat_task import (
     run_alone,
     tasks_before,
 )
+from atoll.train.second_run import fault, run_by_reference
 from atoll.train.stored_states import read_global_state
 
 
@@ -43,7 +44,7 @@ class Disagreement(ProtocolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class RevealedRound:
     """What a seat revealed of its round.
 
     Attributes:
@@ -52,10 +53,10 @@ class Claimed:
         earlier: the same of the task's earlier rounds.
     """
 
-    leaves: Leaves
+    checkpoint_commitments: CheckpointCommitments
     update_root: Digest
     model: Digest | None = None
-    earlier: tuple[Claimed, ...] = ()
+    earlier: tuple[RevealedRound, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +64,16 @@ class SeatReplay:
     """What the replay of a seat's round gave.
 
     Attributes:
-        words: plain, of the segments that are as revealed.
-        differs_at: the first segment that is not; their number for the link; None for nothing.
-        own: our closing digest there, or our update's root.
-        seconds: wall time of the steps.
-        earlier: the round of the reset period that `differs_at` and `own` are of; None for the
+        work_tags: plain, of the segments that are as revealed.
+        mismatch_at: the first segment that is not; their number for the update proof; None for
+        nothing. own: our closing digest there, or our update's root. seconds: wall time of the
+        steps. earlier: the round of the reset period that `mismatch_at` and `own` are of; None for
+        the
             seat's audited one. Then nothing is said of that, whose beginning is false.
     """
 
-    words: tuple[Digest, ...]
-    differs_at: int | None
+    work_tags: tuple[Digest, ...]
+    mismatch_at: int | None
     own: Digest
     seconds: float
     earlier: RoundIndex | None = None
@@ -81,12 +82,12 @@ class SeatReplay:
         """What an audit report says of it."""
         if self.earlier is not None:
             return Duty(seat, 0, self.own)
-        if self.differs_at is None:
-            return Duty.fine(seat, account, self.words)
-        return Duty(seat, self.differs_at, self.own)
+        if self.mismatch_at is None:
+            return Duty.valid(seat, account, self.work_tags)
+        return Duty(seat, self.mismatch_at, self.own)
 
 
-class _Differs(Exception):
+class _Mismatch(Exception):
     """A segment is not what was revealed; everything behind it follows from something else."""
 
     def __init__(self, round: RoundIndex, segment: int, own: Digest) -> None:
@@ -95,9 +96,9 @@ class _Differs(Exception):
 
 
 def replay_seat(
-    task: TrainTask, claimed: Claimed, store: LocalStore, *, run: SegmentRunner = run_alone
+    task: TrainTask, claimed: RevealedRound, store: LocalStore, *, run: SegmentRunner = run_alone
 ) -> SeatReplay:
-    """Runs as many segments as the seat says to have done, and its link.
+    """Runs as many segments as the seat says to have done, and its update proof.
 
     What differs is run again, the segment by the reference, before it is said.
 
@@ -118,13 +119,13 @@ def replay_seat(
         checkpoints.drop()
 
 
-def _check_model(task: TrainTask, claimed: Claimed, store: LocalStore) -> None:
+def _check_model(task: TrainTask, claimed: RevealedRound, store: LocalStore) -> None:
     if claimed.model is None:
         return
     ours = read_global_state(task.manifest, task.global_state_cid, store).digest()
     if ours != claimed.model:
         raise Disagreement(
-            f"our model of round {task.slot.round} has digest {ours.hex()}, "
+            f"our model of round {task.round_id.round} has digest {ours.hex()}, "
             f"its certificate says {claimed.model.hex()}",
             next_step="judge no seat by it: what its providers opened from is another model",
         )
@@ -143,19 +144,22 @@ class _Comparison:
         self.seconds: list[float] = []
         self.work_tags: list[Digest] = []
 
-    def earlier(self, claimed: Claimed) -> SegmentRunner:
+    def earlier(self, claimed: RevealedRound) -> SegmentRunner:
         """Of a round that comes before the audited one."""
 
         def ran(states: list[SeatState], index: int, course: Course) -> SegmentRun:
             segment = self._run(states, index, course)
             self.seconds.append(segment.seconds)
-            if not segment.is_finite or segment.digest != claimed.leaves.items[index].state:
-                raise _Differs(RoundIndex(course.round), index, segment.digest)
+            if (
+                not segment.is_finite
+                or segment.digest != claimed.checkpoint_commitments.items[index].state
+            ):
+                raise _Mismatch(RoundIndex(course.round), index, segment.digest)
             return segment
 
         return ran
 
-    def audited(self, claimed: Claimed) -> SegmentRunner:
+    def audited(self, claimed: RevealedRound) -> SegmentRunner:
         """Of the round whose work tags are asked for."""
         compare = self.earlier(claimed)
 
@@ -176,7 +180,7 @@ class _Audit:
     """
 
     task: TrainTask
-    claimed: Claimed
+    claimed: RevealedRound
     store: LocalStore
     checkpoints: Checkpoints
 
@@ -186,15 +190,15 @@ class _Audit:
         An accusation that is false costs its author a bond, and a memory cell suffices for one.
         """
         first = self.replayed(run)
-        if first.differs_at is None:
+        if first.mismatch_at is None:
             return first
-        round = self.task.slot.round if first.earlier is None else first.earlier
-        second = self.replayed(_by_reference_at(round, first.differs_at, run))
-        if replace(second, words=first.words, seconds=first.seconds) != first:
-            at = f"segment {first.differs_at} of seat {self.task.seat} in round {round}"
+        round = self.task.round_id.round if first.earlier is None else first.earlier
+        second = self.replayed(_by_reference_at(round, first.mismatch_at, run))
+        if replace(second, work_tags=first.work_tags, seconds=first.seconds) != first:
+            at = f"segment {first.mismatch_at} of seat {self.task.seat} in round {round}"
             raise fault(f"two replays differ about {at}")
         if first.earlier is None:
-            hand_over(self.task, first.differs_at, self.store, self.checkpoints)
+            hand_over(self.task, first.mismatch_at, self.store, self.checkpoints)
         return replace(first, seconds=first.seconds + second.seconds)
 
     def replayed(self, run: SegmentRunner) -> SeatReplay:
@@ -204,32 +208,33 @@ class _Audit:
         keeping = Keeping(self.checkpoints, last=lambda *reached: last.append(reached))
         try:
             trained = train_round(
-                replace(task, segments=claimed.leaves.segments),
+                replace(task, segments=claimed.checkpoint_commitments.segments),
                 self.store,
                 run=comparison.audited(claimed),
                 keeping=keeping,
-                opened=lambda _, __: self._opening(comparison),
+                opened=lambda _, __: self._initial_state(comparison),
             )
-        except _Differs as differs:
+        except _Mismatch as differs:
             return SeatReplay(
-                words=tuple(comparison.work_tags),
-                differs_at=differs.segment,
+                work_tags=tuple(comparison.work_tags),
+                mismatch_at=differs.segment,
                 own=differs.own,
                 seconds=math.fsum(comparison.seconds),
-                earlier=differs.round if differs.round != task.slot.round else None,
+                earlier=differs.round if differs.round != task.round_id.round else None,
             )
         is_right = trained.update_root == claimed.update_root
         for progress, state in last if is_right else ():
             carry(task, self.store, _name_of((*claimed.earlier, claimed)))(progress, state)
         return SeatReplay(
-            words=tuple(comparison.work_tags),
-            differs_at=None if is_right else claimed.leaves.segments,
+            work_tags=tuple(comparison.work_tags),
+            mismatch_at=None if is_right else claimed.checkpoint_commitments.segments,
             own=trained.update_root,
             seconds=math.fsum(comparison.seconds),
         )
 
-    def _opening(self, comparison: _Comparison) -> SeatState:
-        """`opening_of`, where whatever the seat said of the rounds before is compared, updates too.
+    def _initial_state(self, comparison: _Comparison) -> SeatState:
+        """`round_start_of`, where whatever the seat said of the rounds before is compared, updates
+        too.
 
         Of rounds that we replayed before, all of which was right, the last one's state is here;
         their models were compared then, and reading each anew may take longer than the steps that
@@ -237,7 +242,7 @@ class _Audit:
         """
         before, claims = list(tasks_before(self.task)), self.claimed.earlier
         names = [_name_of(claims[:count]) for count in range(1, len(claims) + 1)]
-        kept = carried_of(before, self.store, names)
+        kept = carried_states_of(before, self.store, names)
         states = kept.states
         rest = list(zip(before[kept.rounds :], claims[kept.rounds :], strict=True))
         for earlier, claimed in rest:
@@ -248,24 +253,30 @@ class _Audit:
         return open_with(self.task, self.store, states)
 
     def _run_earlier(
-        self, task: TrainTask, claimed: Claimed, states: list[SeatState], comparison: _Comparison
+        self,
+        task: TrainTask,
+        claimed: RevealedRound,
+        states: list[SeatState],
+        comparison: _Comparison,
     ) -> None:
-        """Runs a round before the audited one, its link too; `states` has its last state then."""
+        """Runs a round before the audited one, its update proof too; `states` has its last state
+        then."""
         course, run = course_of(task, self.store), comparison.earlier(claimed)
-        for index in range(claimed.leaves.segments):
+        for index in range(claimed.checkpoint_commitments.segments):
             states.append(run(states, index, course).state)
         model = model_of(task, self.store)
         update, _ = close_round(task.manifest, model, states[0], task.dither)
         ours = root_of_update(update)
         if ours != claimed.update_root:
-            raise _Differs(task.slot.round, claimed.leaves.segments, ours)
+            raise _Mismatch(task.round_id.round, claimed.checkpoint_commitments.segments, ours)
 
 
 def _by_reference_at(round: RoundIndex, segment: int, run: SegmentRunner) -> SegmentRunner:
     """As before up to the segment that differs, and that one by the reference.
 
     It begins with a checkpoint, or anew, as holding the state before each segment would take half
-    as much memory again in every replay. Where only the link differs, all segments come before it.
+    as much memory again in every replay. Where only the update proof differs, all segments come
+    before it.
     """
 
     def ran(states: list[SeatState], index: int, course: Course) -> SegmentRun:
@@ -275,9 +286,12 @@ def _by_reference_at(round: RoundIndex, segment: int, run: SegmentRunner) -> Seg
     return ran
 
 
-def _name_of(claims: Sequence[Claimed]) -> Digest:
+def _name_of(claims: Sequence[RevealedRound]) -> Digest:
     """Names what a seat revealed of its rounds, and the models that they are held to."""
-    fields = ((c.leaves, c.update_root, c.model or ZERO_DIGEST) for c in claims)
+    fields = ((c.checkpoint_commitments, c.update_root, c.model or ZERO_DIGEST) for c in claims)
     return sha256(
-        b"".join(sha256(leaves.to_bytes()) + root + model for leaves, root, model in fields)
+        b"".join(
+            sha256(checkpoint_commitments.to_bytes()) + root + model
+            for checkpoint_commitments, root, model in fields
+        )
     )

@@ -20,13 +20,13 @@ from atoll.errors import StorageError
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.state import SeatState
 from atoll.numerics.step import state_roots
+from atoll.protocol.checkpoint_commitments import key_message
 from atoll.protocol.hashing import sha256
-from atoll.protocol.leaves import key_message
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.storage.local import LocalStore
 from atoll.train.checkpoints import (
-    CARRIED,
+    CARRIED_STATE,
     CHECKPOINT,
     DISPUTED,
     NOTHING_DONE,
@@ -50,7 +50,7 @@ log = structlog.get_logger("atoll.train")
 LastState = Callable[[Checkpoint, SeatState], None]
 """Told of the last state of a whole round that the seat goes on with."""
 Opener = Callable[[TrainTask, LocalStore], SeatState]
-"""Makes the state that a task's round opens with: `opening_of`, or as it does."""
+"""Makes the state that a task's round opens with: `round_start_of`, or as it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Keeping:
         if self.checkpoints is not None and progress.segments < task.most_segments:
             self.checkpoints.write(progress, state.pieces(), seat_state_bytes(task.manifest))
         is_whole = progress.segments == task.manifest.segments
-        is_stateful = not task.manifest.opens_publicly(task.slot.round + 1)
+        is_stateful = not task.manifest.opens_publicly(task.round_id.round + 1)
         if self.last is not None and is_whole and is_stateful:
             self.last(progress, state)
 
@@ -126,7 +126,7 @@ def resumed(
     if checkpoints is not None:
         for kept in checkpoints.before(task.most_segments if below is None else below):
             state = _read_kept(task.manifest, kept, store)
-            where = {"round": task.slot.round, "segments": kept.segments}
+            where = {"round": task.round_id.round, "segments": kept.segments}
             if state is not None:
                 log.info("goes on from a checkpoint", **where)
                 return Resumed([state], kept)
@@ -143,13 +143,13 @@ def checkpoints_of(
     Args:
         share, last_part: see `Checkpoints`.
     """
-    slot = task.slot
+    round_id = task.round_id
     if last_part == DISPUTED:  # of whoever replays, or plays a game, which does not tell
-        slot = replace(slot, domain=NO_DOMAIN)
-    work = _work_of(replace(task, slot=slot))
+        round_id = replace(round_id, domain=NO_DOMAIN)
+    work = _work_of(replace(task, round_id=round_id))
     if last_part == DISPUTED:  # another game's are no older ones of this
         last_part = f"{DISPUTED}/{work.hex()}"
-    checkpoints = Checkpoints(store, slot.job, slot.round, work, share, last_part=last_part)
+    checkpoints = Checkpoints(store, round_id.job, round_id.round, work, share, last_part=last_part)
     checkpoints.supersede()
     return checkpoints
 
@@ -163,7 +163,7 @@ def state_after(task: TrainTask, segments: int, store: LocalStore, kept: Checkpo
 
     Raises as `train_round`.
     """
-    start = resumed(task, store, kept, opened=opening_of, below=segments + 1)
+    start = resumed(task, store, kept, opened=round_start_of, below=segments + 1)
     states, progress = start.states, start.progress
     course, size = course_of(task, store), seat_state_bytes(task.manifest)
     is_finite = True
@@ -192,7 +192,7 @@ def hand_over(task: TrainTask, segment: int, store: LocalStore, kept: Checkpoint
 # --- from round to round ---
 
 
-def opening_of(task: TrainTask, store: LocalStore) -> SeatState:
+def round_start_of(task: TrainTask, store: LocalStore) -> SeatState:
     """The state that the task's round opens with.
 
     It is the model's, the same for every seat, or what the rounds before made of such a one. Of
@@ -201,7 +201,7 @@ def opening_of(task: TrainTask, store: LocalStore) -> SeatState:
     Raises as `train_round`.
     """
     before = list(tasks_before(task))
-    kept = carried_of(before, store)
+    kept = carried_states_of(before, store)
     states = kept.states
     for earlier in before[kept.rounds :]:
         states = [open_with(earlier, store, states)]
@@ -225,21 +225,21 @@ def carry(task: TrainTask, store: LocalStore, revealed: bytes = b"") -> LastStat
     """
 
     def write(progress: Checkpoint, state: SeatState) -> None:
-        part, size = _carried_part(task, revealed), seat_state_bytes(task.manifest)
-        work, slot = _work_of(task, revealed), task.slot
+        part, size = _carried_state_part(task, revealed), seat_state_bytes(task.manifest)
+        work, round_id = _work_of(task, revealed), task.round_id
         try:
             # A share of 0: it is written once a round, and what it saves is whole rounds.
-            kept = Checkpoints(store, slot.job, slot.round, work, 0, last_part=part)
+            kept = Checkpoints(store, round_id.job, round_id.round, work, 0, last_part=part)
             if not store.has_room(2 * size) and store.has_room(size):
                 kept.supersede()  # it will do with the older one's room
             kept.write(progress, state.pieces(), size)
         except StorageError as error:  # as where the disk is full, and takes no change of a pin
-            log.warning("no state is carried", round=slot.round, cause=str(error))
+            log.warning("no state is carried", round=round_id.round, cause=str(error))
 
     return write
 
 
-def carried_of(
+def carried_states_of(
     before: Sequence[TrainTask], store: LocalStore, revealed: Sequence[bytes] = ()
 ) -> Carried:
     """What is kept of a seat's rounds.
@@ -250,13 +250,13 @@ def carried_of(
     """
     if not before:
         return Carried()
-    by_round = {task.slot.round: count for count, task in enumerate(before, 1)}
+    by_round = {task.round_id.round: count for count, task in enumerate(before, 1)}
     works = {
-        task.slot.round: _work_of(task, name)
+        task.round_id.round: _work_of(task, name)
         for task, name in zip(before, revealed or [b""] * len(before), strict=True)
     }
-    part = _carried_part(before[0], *revealed[:1])
-    for round, kept in newest(store, before[0].slot.job, works, part):
+    part = _carried_state_part(before[0], *revealed[:1])
+    for round, kept in newest(store, before[0].round_id.job, works, part):
         state = _read_kept(before[0].manifest, kept, store)
         if state is not None:
             return Carried(by_round[round], [state])
@@ -282,15 +282,15 @@ def _read_kept(manifest: Manifest, kept: Checkpoint, store: LocalStore) -> SeatS
 
 def _work_of(task: TrainTask, revealed: bytes = b"") -> Digest:
     """Names all that a round's states follow from: after a reorg the same round is other work."""
-    where = key_message(task.slot, task.data_seed, task.seat)
+    where = key_message(task.round_id, task.data_seed, task.seat)
     earlier = b"".join(before.data_seed + before.global_state_cid for before in task.earlier)
     return sha256(task.manifest.digest() + where + task.global_state_cid + earlier + revealed)
 
 
-def _carried_part(task: TrainTask, revealed: bytes = b"") -> str:
+def _carried_state_part(task: TrainTask, revealed: bytes = b"") -> str:
     """The last part of a carried state's pin."""
-    if task.slot.domain == NO_DOMAIN:
+    if task.round_id.domain == NO_DOMAIN:
         # Of a game, beside which there may be one of another reset period.
-        first = min((earlier.round for earlier in task.earlier), default=task.slot.round)
+        first = min((earlier.round for earlier in task.earlier), default=task.round_id.round)
         return f"{DISPUTED}/{task.seat}/{first}"
-    return f"{REPLAYED if revealed else CARRIED}/{task.seat}"
+    return f"{REPLAYED if revealed else CARRIED_STATE}/{task.seat}"

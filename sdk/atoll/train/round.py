@@ -4,11 +4,11 @@
     H times: θ ← step(θ)       the inner optimiser, k steps a segment, on data that the seed draws
     Δ ← θ(t−1) − θ             the pseudo-gradient, whose canonical bytes are the seat's update
 
-The outer step, which takes what all seats send, is `atoll.aggregation.round`.
+The outer step, which takes what all seats send, is `atoll.aggregation.merge_round`.
 
-Rule of this file: everything is a function of (manifest, slot, seat, data seed, global model), so
-that a restarted provider comes to the same bytes, and anybody else who runs the seat's round. What
-stays on disk to go on from is `resume`'s, and decides no bit.
+Rule of this file: everything is a function of (manifest, round id, seat, data seed, global model),
+so that a restarted provider comes to the same bytes, and anybody else who runs the seat's round.
+What stays on disk to go on from is `resume`'s, and decides no bit.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from atoll.numerics.codec.grid import NonFiniteDeltaError
-from atoll.numerics.link import close_round
+from atoll.numerics.codec.grid_rounding import NonFiniteDeltaError
 from atoll.numerics.pieces import root_of_update
 from atoll.numerics.state import SeatState
-from atoll.protocol.leaves import Leaves
-from atoll.protocol.words import ZERO_DIGEST, Digest
+from atoll.numerics.update_proof import close_round
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
+from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.storage.local import LocalStore
-from atoll.train.resume import NOTHING_KEPT, Keeping, opening_of, resumed
+from atoll.train.resume import NOTHING_KEPT, Keeping, resumed, round_start_of
 from atoll.train.seat_task import SegmentRunner, TrainTask, course_of, model_of, run_alone
 
 
@@ -33,7 +33,7 @@ class TrainedRound:
     """What a provider commits to, reveals and serves; or what a replay of its round gives.
 
     Attributes:
-        states: digest of the state after each segment done, `words` their plain work tags.
+        states: digest of the state after each segment done, `work_tags` their plain work tags.
         update: the encoded update; empty where no segment was done, or where what would be sent
             has a value that is not finite.
         losses: of each step, nats a token.
@@ -43,7 +43,7 @@ class TrainedRound:
     """
 
     states: tuple[Digest, ...]
-    words: tuple[Digest, ...]
+    work_tags: tuple[Digest, ...]
     update: bytes
     losses: tuple[float, ...]
     seconds_in_steps: float
@@ -59,9 +59,9 @@ class TrainedRound:
         """Binds the update's bytes, piece by piece, and their number; zero of no update."""
         return root_of_update(self.update) if self.update else ZERO_DIGEST
 
-    def leaves(self, key: Digest) -> Leaves:
+    def checkpoint_commitments(self, key: Digest) -> CheckpointCommitments:
         """What is revealed of the segments, masked under the round's key."""
-        return Leaves.of(self.states, self.words, key)
+        return CheckpointCommitments.of(self.states, self.work_tags, key)
 
 
 def train_round(
@@ -71,9 +71,9 @@ def train_round(
     run: SegmentRunner = run_alone,
     keeping: Keeping = NOTHING_KEPT,
     is_enough: Callable[[int], bool] = lambda _: False,
-    opened: Callable[[TrainTask, LocalStore], SeatState] = opening_of,
+    opened: Callable[[TrainTask, LocalStore], SeatState] = round_start_of,
 ) -> TrainedRound:
-    """Trains a seat's round from its opening, or from a checkpoint of this very work.
+    """Trains a seat's round from its initial state, or from a checkpoint of this very work.
 
     A step that is not finite ends it at the segment before. Of a round that is taken up again at
     least one segment is run, if `is_enough` leaves time for it.
@@ -113,7 +113,7 @@ def train_round(
     update = _pseudo_gradient(task, store, states) if progress.segments else b""
     return TrainedRound(
         states=progress.states,
-        words=progress.words,
+        work_tags=progress.work_tags,
         update=update,
         losses=progress.losses,
         seconds_in_steps=progress.seconds,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.opening import open_round
+from atoll.numerics.initial_state import open_round
 from atoll.numerics.segment import Course, SegmentRun, run_segment
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Address, Digest, Domain, SeatIndex, Slot
+from atoll.protocol.types import Address, Digest, Domain, RoundId, SeatIndex
 from atoll.storage.local import LocalStore
 from atoll.train.course import open_course
 from atoll.train.earlier import EarlierRound
@@ -33,7 +33,7 @@ class TrainTask:
     """
 
     manifest: Manifest
-    slot: Slot
+    round_id: RoundId
     seat: SeatIndex
     data_seed: Digest
     global_state_cid: bytes
@@ -66,7 +66,7 @@ def tasks_before(task: TrainTask) -> Iterator[TrainTask]:
     for index, earlier in enumerate(task.earlier):
         yield replace(
             task,
-            slot=replace(task.slot, round=earlier.round),
+            round_id=replace(task.round_id, round=earlier.round),
             segments=None,
             data_seed=earlier.data_seed,
             global_state_cid=earlier.global_state_cid,
@@ -75,7 +75,7 @@ def tasks_before(task: TrainTask) -> Iterator[TrainTask]:
 
 
 def model_of(task: TrainTask, store: LocalStore) -> GlobalState:
-    """What the round starts from, as far as the link needs it."""
+    """What the round starts from, as far as the update proof needs it."""
     cid = task.global_state_cid
     return read_global_state(task.manifest, cid, store, outer=False, moments=False)
 
@@ -84,14 +84,14 @@ def course_of(task: TrainTask, store: LocalStore) -> Course:
     """What a task's steps follow from. Raises as `train_round`."""
     manifest = task.manifest
     course = open_course(
-        manifest, data_seed=task.data_seed, seat=task.seat, round=task.slot.round, store=store
+        manifest, data_seed=task.data_seed, seat=task.seat, round=task.round_id.round, store=store
     )
     if not manifest.codec.carries_params:
         return course
     return replace(course, model=model_of(task, store))
 
 
-def open_with(task: TrainTask, store: LocalStore, carried: list[SeatState]) -> SeatState:
+def open_with(task: TrainTask, store: LocalStore, carried_states: list[SeatState]) -> SeatState:
     """What the task's round opens with; the seat's own state, if it is there, is taken out."""
     model = read_global_state(task.manifest, task.global_state_cid, store, outer=False)
-    return open_round(task.manifest, model, carried.pop() if carried else None)
+    return open_round(task.manifest, model, carried_states.pop() if carried_states else None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from atoll.numerics.layout import max_state_bytes, moment_layout, seat_layout, trained_shapes
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.tensors import Source
+from atoll.numerics.state_layout import max_state_bytes, moment_layout, seat_layout, trained_shapes
+from atoll.numerics.tensors import ByteSource
 from atoll.protocol.manifest import Manifest
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
@@ -40,7 +40,7 @@ def seat_state_bytes(manifest: Manifest) -> int:
     return 4 * seat_layout(manifest).elements
 
 
-def _source(cid: bytes, manifest: Manifest, store: LocalStore) -> Source:
+def _source(cid: bytes, manifest: Manifest, store: LocalStore) -> ByteSource:
     """A state's bytes, read as they are parsed.
 
     Raises:
@@ -49,4 +49,4 @@ def _source(cid: bytes, manifest: Manifest, store: LocalStore) -> Source:
         NotFound, CorruptBlock: its root is missing or damaged.
     """
     file, limit = Cid.from_bytes(cid), max_state_bytes(manifest)
-    return Source(store.file_bytes(file), store.iter_bytes(file, limit))
+    return ByteSource(store.file_bytes(file), store.iter_bytes(file, limit))

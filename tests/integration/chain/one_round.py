@@ -18,27 +18,27 @@ from atoll.protocol import hashing
 from atoll.protocol.audit_reports import Body, Duty, audit_report_hash
 from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import certificate_bytes
-from atoll.protocol.leaves import Leaves, key_hash
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments, key_hash
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     ZERO_DIGEST,
     Address,
     Bitmap,
     Digest,
     JobId,
     Phase,
-    PlaceIndex,
     Reveal,
     Role,
     RoundIndex,
     SeatIndex,
+    SlotIndex,
     Verdict,
 )
+from atoll.protocol.views import JobView
 from atoll.storage.local import LocalStore
 
-SEAT, PLACE = SeatIndex(0), PlaceIndex(0)
+SEAT, SLOT = SeatIndex(0), SlotIndex(0)
 ROUND = RoundIndex(0)
 ALL = Bitmap(1)
 KEY, SALT = Digest(b"\x05" * 32), Digest(b"\x07" * 32)
@@ -64,7 +64,7 @@ class OneRound:
         return Address(self.accounts[1].address)
 
     async def join(self, funder: Address) -> None:
-        """Tokens, stakes, seat and place, readiness."""
+        """Tokens, stakes, seat and slot, readiness."""
         calls, terms = self.chain.calls, await self.chain.terms(self.job)
         stakes = self.chain.deployment.addresses["Stakes"]
         for account, role, bond in (
@@ -74,8 +74,8 @@ class OneRound:
             self.send(funder, calls.transfer(account, bond))
             self.send(account, calls.approve(stakes, bond))
             self.send(account, calls.deposit(role, bond))
-        self.send(self.provider, calls.sit(self.job, SEAT))
-        self.send(self.verifier, calls.enrol(self.job, PLACE, terms.verifier_bond))
+        self.send(self.provider, calls.join(self.job, SEAT))
+        self.send(self.verifier, calls.enrol(self.job, SLOT, terms.verifier_bond))
         self.send(self.verifier, calls.ready(self.job))
 
     async def work(self, manifest: Manifest, has: Bitmap = ALL) -> None:
@@ -89,15 +89,17 @@ class OneRound:
             update_root=hashing.sha256(b"update"),
             key_hash=key_hash(KEY),
             salt=SALT,
-            leaves=Leaves.of(*_leaves(manifest), KEY).to_bytes(),
+            checkpoint_commitments=CheckpointCommitments.of(
+                *_checkpoint_commitments(manifest), KEY
+            ).to_bytes(),
             update_cid=manifest.cid(),
         )
-        slot = JobView.of(self.chain.deployment.domain, self.job).slot(ROUND)
+        round_id = JobView.of(self.chain.deployment.domain, self.job).round_id(ROUND)
         said = (reveal, ZERO_DIGEST)
-        commitment = hashing.commitment(slot, state.seed, SEAT, self.provider, said)
+        commitment = hashing.commitment(round_id, state.seed, SEAT, self.provider, said)
         self.send(self.provider, calls.commit(self.job, SEAT, state.seed, commitment))
         self.send(self.provider, calls.reveal(self.job, SEAT, state.seed, reveal))
-        self.send(self.verifier, calls.word(self.job, PLACE, state.seed, has))
+        self.send(self.verifier, calls.vote(self.job, SLOT, state.seed, has))
         self.anvil.mine()
 
     def settle(self, view: JobView, model: tuple[Digest, bytes]) -> None:
@@ -110,25 +112,25 @@ class OneRound:
         certificate = certificate_bytes([self.verifier], {self.verifier: signature})
         calls = self.chain.calls
         certified = Certified(verdict, (self.verifier,), certificate)
-        self.send(self.provider, calls.settle_words(self.job, running.words, certified))
+        self.send(self.provider, calls.settle_words(self.job, running.votes, certified))
         self.anvil.mine()
 
-    def audit(self, past: SettledRound, manifest: Manifest) -> None:
+    def audit(self, settled_round: SettledRound, manifest: Manifest) -> None:
         """Audit report, opening, key, each in its window; the clock is then where pay is final."""
-        self.examine(past, manifest)
-        self.wait_until(past.clock.window_end)
+        self.examine(settled_round, manifest)
+        self.wait_until(settled_round.clock.window_end)
 
-    def examine(self, past: SettledRound, manifest: Manifest) -> None:
+    def examine(self, settled_round: SettledRound, manifest: Manifest) -> None:
         """Audit report, opening and key, each in its window; the round can be challenged then."""
-        calls, id = self.chain.calls, past.places[PLACE]
-        duty = Duty.fine(SEAT, self.verifier, _leaves(manifest)[1])
+        calls, id = self.chain.calls, settled_round.slots[SLOT]
+        duty = Duty.valid(SEAT, self.verifier, _checkpoint_commitments(manifest)[1])
         body = Body((duty,))
-        seed, who = past.facts.audit_seed, (id, self.verifier)
-        sealed = audit_report_hash(past.slot, seed, who, body.hash, SALT)
+        seed, who = settled_round.record.audit_seed, (id, self.verifier)
+        sealed = audit_report_hash(settled_round.round_id, seed, who, body.hash, SALT)
         self.send(self.verifier, calls.seal_audit_report(self.job, ROUND, sealed))
-        self.wait_until(past.clock.audit_end)
-        self.send(self.verifier, calls.about(past).open_audit_report(id, body, SALT))
-        self.wait_until(past.clock.open_end)
+        self.wait_until(settled_round.clock.audit_end)
+        self.send(self.verifier, calls.about(settled_round).open_audit_report(id, body, SALT))
+        self.wait_until(settled_round.clock.open_end)
         self.send(self.provider, calls.show_key(self.job, ROUND, KEY))
 
     def wait_until(self, second: int) -> None:
@@ -149,8 +151,8 @@ class OneRound:
             raise RuntimeError(f"{call.label} reverted")
 
 
-def _leaves(manifest: Manifest) -> tuple[list[Digest], list[Digest]]:
-    """States and plain words of a whole round, made up."""
+def _checkpoint_commitments(manifest: Manifest) -> tuple[list[Digest], list[Digest]]:
+    """States and plain work tags of a whole round, made up."""
     numbers = range(manifest.segments)
     return [hashing.sha256(b"s%d" % j) for j in numbers], [
         hashing.sha256(b"w%d" % j) for j in numbers

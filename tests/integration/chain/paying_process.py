@@ -15,7 +15,7 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.txconfig import QueueConfig
 from atoll.chain.txqueue import TxQueue
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
 SOMEONE = Address("0x000000000000000000000000000000000000bEEF")

@@ -17,7 +17,7 @@ from atoll.chain.keys import import_key
 from atoll.cli.main import app
 from atoll.cli.services import Choices, write_config
 from atoll.errors import ConfigError, InsufficientFunds
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 __all__ = ["submitted"]
 
@@ -89,7 +89,9 @@ def test_pay_and_stake_end_in_the_wallet(submitted: Submitted) -> None:
     wallet = int(lies["wallets_wei"][lies["payee"]])
     assert (wallet, staked, beside["faults"]) == (earned + terms.provider_bond, 0, [])
     net = wallet + staked - int(beside["deposited_wei"])
-    assert net == int(end["jobs"][0]["paid_wei"]) + int(beside["won_wei"]) - int(beside["cut_wei"])
+    assert net == int(end["jobs"][0]["paid_wei"]) + int(beside["won_wei"]) - int(
+        beside["penalty_wei"]
+    )
     assert told("stake", "withdraw", "--config", config)["taken_wei"] == "0"
 
 

@@ -39,14 +39,14 @@ from atoll.errors import (
     RpcUnavailable,
     TransactionFailed,
 )
-from atoll.job.card import CARD, FACTS
 from atoll.job.job_update import JobUpdate
+from atoll.job.model_card import FACTS, MODEL_CARD
 from atoll.job.quote import SUBMIT_GAS
 from atoll.job.submissions import Submissions
 from atoll.numerics.init import initial_global_state
 from atoll.numerics.tensors import tree_root
 from atoll.protocol.manifest import Manifest, NumericsSpec
-from atoll.protocol.words import Bitmap, Digest, JobId, JobStatus
+from atoll.protocol.types import Bitmap, Digest, JobId, JobStatus
 from atoll.service.lock import holder_of
 from atoll.storage.cid import Cid
 from atoll.storage.gateway import Gateway
@@ -60,7 +60,7 @@ from atoll.train.pretrained import read_params
 
 PLENTY = 10**24
 NUMERICS = NumericsSpec(code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)))
-ONE = ("seats", "min_providers", "min_verifiers", "places")
+ONE = ("seats", "min_providers", "min_verifiers", "slots")
 JOB = PLAIN.but(
     {
         "rounds": 1,
@@ -277,7 +277,7 @@ async def check_model(bench: Bench, job: atoll.JobHandle, members: OneRound) -> 
     assert (snapshot.status, snapshot.final_rounds, snapshot.is_final) == (JobStatus.DONE, 1, True)
     assert await job.result(folder / "model") == folder / "model"
     written = {path.name for path in (folder / "model").iterdir()}
-    assert written == {*FILES, CARD, FACTS}
+    assert written == {*FILES, MODEL_CARD, FACTS}
     tensors = load_file(folder / "model" / "model.safetensors")
     expected = initial_global_state(manifest).params
     assert all(tensors[name].equal(tensor) for name, tensor in expected.items())

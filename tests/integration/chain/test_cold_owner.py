@@ -17,12 +17,12 @@ from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil
 from tests.support.patience import PATIENCE
 
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import deploy
 from atoll.chain.deployment import Deployment
 from atoll.protocol.owners import Ownership
-from atoll.protocol.words import TOKEN, Address, Role
+from atoll.protocol.types import TOKEN, Address, Role
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operator.md"
 WALLET = Address("0x00000000000000000000000000000000000A7011")

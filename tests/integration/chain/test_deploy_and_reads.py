@@ -24,7 +24,7 @@ from atoll.errors import (
     WrongChain,
 )
 from atoll.protocol import bls
-from atoll.protocol.words import Address, JobId, Role
+from atoll.protocol.types import Address, JobId, Role
 
 NOWHERE = "http://127.0.0.1:9"  # the discard port: nothing listens
 
@@ -108,7 +108,7 @@ async def test_an_existing_token_is_used(
 
 
 async def test_a_refused_constructor_is_named(anvil: Anvil, accounts: list[LocalAccount]) -> None:
-    config = DeployConfig(params=replace(DEFAULT_PARAMS, miss_cut_bps=9_999))
+    config = DeployConfig(params=replace(DEFAULT_PARAMS, penalty_bps=9_999))
     with pytest.raises(TransactionFailed, match="creating Config reverted"):
         await deploy(anvil.url, accounts[0], config)
 

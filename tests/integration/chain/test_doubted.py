@@ -26,7 +26,7 @@ from atoll.chain.txqueue import TxQueue
 from atoll.chain.txrecords import TxState
 from atoll.chain.txstatus import NO_MONEY, TRIED_AGAIN, TxStatus
 from atoll.errors import ChainError
-from atoll.protocol.words import Address, Role
+from atoll.protocol.types import Address, Role
 
 CONFIG = QueueConfig(poll_seconds=0.0, rebroadcast_seconds=3600.0)
 REVERTED = says("eth_estimateGas", 3, "execution reverted: too early")

@@ -20,8 +20,8 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.txconfig import QueueConfig
 from atoll.chain.txqueue import TxQueue
-from atoll.protocol.words import Address
-from atoll.service.beside import beside
+from atoll.protocol.types import Address
+from atoll.service.background_tasks import background_tasks
 
 SOMEONE = Address("0x000000000000000000000000000000000000bEEF")
 EAGER = QueueConfig(poll_seconds=0.02, rebroadcast_seconds=0.0, replace_seconds=3600.0)
@@ -63,7 +63,7 @@ async def test_what_an_endpoint_passes_on_to_nobody_is_shown_to_the_others(
     async with dropping(anvil.url, says_known=says_known) as url:
         chain = await AtollChain.connect([url, anvil.url], deployment)
         with closing(TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER)) as queue:
-            async with beside([queue.run()]):
+            async with background_tasks([queue.run()]):
                 paid = queue.execute("pay", chain.calls.transfer(SOMEONE, 5))
                 status = await asyncio.wait_for(paid, 60.0)
         assert status.has_effect

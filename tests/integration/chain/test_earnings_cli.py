@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 from atoll import Client
 from atoll.cli.main import app
 from atoll.numerics.init import initial_global_state
-from atoll.protocol.claims import Said
-from atoll.protocol.games.claims import Claim, OpenSteps, ProgramPart
+from atoll.protocol.claims import SeatStatements
+from atoll.protocol.games.moves import Claim, OpenSteps, ProgramPart
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import TOKEN, ZERO_DIGEST, Address
-from atoll.train.judging import model_roots, program_header
+from atoll.protocol.types import TOKEN, ZERO_DIGEST, Address
+from atoll.train.own_run import model_roots, program_header
 
 __all__ = ["submitted"]
 GIVEN = 500 * TOKEN
@@ -46,7 +46,7 @@ class Challenged:
     manifest: Manifest
     claim: Claim
     evidence: bytes
-    opening: OpenSteps
+    initial_state: OpenSteps
 
     def account(self, number: int) -> Address:
         return Address(self.submitted.accounts[number].address)
@@ -63,7 +63,8 @@ class Challenged:
     def answer(self) -> None:
         """The holder's first move in the first game."""
         self.members.send(
-            self.account(PROVIDER), self.members.chain.calls.play(FIRST, self.claim, self.opening)
+            self.account(PROVIDER),
+            self.members.chain.calls.play(FIRST, self.claim, self.initial_state),
         )
 
     def run_out(self, game: int) -> None:
@@ -82,13 +83,15 @@ async def challenged(submitted: Submitted) -> Challenged:
     await members.chain.close()
     model = initial_global_state(manifest)
     header = program_header(manifest, model.digest())
-    said = replace(Said.of(view, (ROUND, SEAT), model_roots(model), header), key=ZERO_DIGEST)
+    said = replace(
+        SeatStatements.of(view, (ROUND, SEAT), model_roots(model), header), key=ZERO_DIGEST
+    )
     claim, whole = said.claim(0), header.header
     states = [digest(step) for step in range(whole.segment - 1)]
     part = ProgramPart(whole.to_bytes(), 0, header.leaves, header.proof)
     works = bytes((8 + 4 * whole.micro_batches) * whole.segment)  # zeros are finite
-    opening = OpenSteps(part, (*states, claim.closing), works)
-    return Challenged(submitted, members, manifest, claim, said.evidence(0), opening)
+    initial_state = OpenSteps(part, (*states, claim.closing), works)
+    return Challenged(submitted, members, manifest, claim, said.evidence(0), initial_state)
 
 
 @pytest.fixture
@@ -129,7 +132,7 @@ class Told:
         own = [game for game in data["beside"]["games"] if game["challenger"] == account]
         at_stake = sum(int(one["bond_wei"]) for one in own if one["outcome"] == "none")
         earned = sum(int(job["paid_wei"]) for job in data["jobs"])
-        earned += beside["won_wei"] - beside["cut_wei"] + beside["gained_wei"]
+        earned += beside["won_wei"] - beside["penalty_wei"] + beside["gained_wei"]
         earned -= sum(int(game["lost_wei"]) for game in own)
         put = beside["funded_wei"] - beside["refunded_wei"]
         assert wallet + staked + waits + at_stake == self.given(number) + earned - put
@@ -172,12 +175,13 @@ def test_every_wei_of_games_won_and_lost_is_told_and_lies_where_it_is_said(
     assert (share["loser"], share["job"]) == (games.account(PROVIDER), 1)
     assert 0 < int(share["wei"]) < bond
     assert second[WINNER]["lies"]["owed_by_games_wei"][games.account(WINNER)] == str(BOND)
-    assert f"of the bond of {games.account(PROVIDER)}, which fell in job 1" in everybody.text(
-        WINNER
+    assert (
+        f"of the bond of {games.account(PROVIDER)}, which was slashed for job 1"
+        in everybody.text(WINNER)
     )
-    (lost,) = (x for x in second[PROVIDER]["jobs"][0]["lines"] if x["what"] == "cuts")
+    (lost,) = (x for x in second[PROVIDER]["jobs"][0]["lines"] if x["what"] == "penalties")
     assert lost["wei"] == str(bond)
-    assert lost["text"].startswith(f"fell to {games.account(WINNER)}: game 2, about segment ")
+    assert lost["text"].startswith(f"slashed for {games.account(WINNER)}: game 2, about segment ")
 
     for number, name in everybody.names.items():
         paid = told("claim", *name)

@@ -19,7 +19,7 @@ from atoll.chain.txconfig import QueueConfig
 from atoll.chain.txqueue import TxQueue
 from atoll.chain.txrecords import TxState
 from atoll.errors import TransactionFailed
-from atoll.protocol.words import JobId
+from atoll.protocol.types import JobId
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def test_queue_index_and_reads_work_on_ganache(
     await chain.close()
 
 
-async def test_two_logs_of_one_block_have_two_places(
+async def test_two_logs_of_one_block_have_two_positions(
     ganache: Anvil, accounts: list[LocalAccount], tmp_path: Path
 ) -> None:
     """Ganache numbers the logs of each receipt from 0, in the same block."""

@@ -26,7 +26,7 @@ from atoll.cli.main import app
 from atoll.cli.output import moment
 from atoll.errors import AtollError, ConfigError, TransactionFailed
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import TOKEN, Address
+from atoll.protocol.types import TOKEN, Address
 
 __all__ = ["submitted"]
 DELAY = 2 * 86_400
@@ -131,11 +131,11 @@ async def created(submitted: Submitted, *, seed: int) -> int:
 
 
 def test_parameters_wait_for_the_delay_and_are_read_back(submitted: Submitted) -> None:
-    proposed = network("propose", "--set", "min_provider_bond=2.5", "--set", "miss_cut_bps=200")
+    proposed = network("propose", "--set", "min_provider_bond=2.5", "--set", "penalty_bps=200")
     waits = proposed["proposed_params"]
     assert waits["applicable_at"] == clock(submitted) + DELAY
     assert waits["params"]["min_provider_bond"] == str(25 * TOKEN // 10)
-    assert proposed["params"]["miss_cut_bps"] == DEFAULT_PARAMS.miss_cut_bps
+    assert proposed["params"]["penalty_bps"] == DEFAULT_PARAMS.penalty_bps
     date = moment(waits["applicable_at"])
     for command in (("network", "apply", "--yes"), ("network", "apply", "--unsigned")):
         with pytest.raises(ConfigError, match=f"applied from {date} on"):
@@ -144,7 +144,7 @@ def test_parameters_wait_for_the_delay_and_are_read_back(submitted: Submitted) -
     assert f"proposed: parameters, to be applied from {date} on" in text
     assert "min_provider_bond    1 → 2.5" in text
 
-    again = network("propose", "--set", "min_provider_bond=2.5", "--set", "miss_cut_bps=200")
+    again = network("propose", "--set", "min_provider_bond=2.5", "--set", "penalty_bps=200")
     assert again == proposed  # the delay does not begin anew
     pass_time(submitted, DELAY)
     assert again["proposed_policy"] is None
@@ -158,7 +158,7 @@ def test_parameters_wait_for_the_delay_and_are_read_back(submitted: Submitted) -
     with pytest.raises(ConfigError, match="nothing is proposed"):
         network("apply")
     with pytest.raises(ConfigError, match="parameters already"):
-        network("propose", "--set", "miss_cut_bps=200")
+        network("propose", "--set", "penalty_bps=200")
     assert told("network", "verify")["ok"]
 
 
@@ -194,8 +194,8 @@ async def is_allowed(submitted: Submitted, policy: Address) -> bool:
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        (("propose", "--set", "miss_cut_bps=1251"), "miss_cut_bps may be 1 to 1250, not 1251"),
-        (("propose", "--set", "miss_cut_bps=70000"), "miss_cut_bps: 70000 is less or more"),
+        (("propose", "--set", "penalty_bps=1251"), "penalty_bps may be 1 to 1250, not 1251"),
+        (("propose", "--set", "penalty_bps=70000"), "penalty_bps: 70000 is less or more"),
         (("propose", "--set", "min_window=-1"), "min_window: -1 is less or more"),
         (
             ("propose", "--set", "min_verifier_bond=2000000000000"),

@@ -22,7 +22,7 @@ from atoll.chain.indexed import Indexed
 from atoll.chain.logs import LogReader
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.protocol.events import GatewayAnnounced
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 from atoll.service.session import SessionConfig, open_session
 from atoll.storage.storage import StoreConfig
 from atoll_devnet.chaos import invariants

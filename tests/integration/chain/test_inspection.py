@@ -18,8 +18,8 @@ from atoll.chain.deploy import DeployConfig, deploy
 from atoll.chain.deployment import Deployment
 from atoll.chain.inspection import read_parameters, verify_contracts
 from atoll.chain.keys import import_key
-from atoll.protocol.words import Address
-from atoll.service.doctor.chain import DEEP_ENOUGH, check_chain
+from atoll.protocol.types import Address
+from atoll.service.doctor.chain_checks import DEEP_ENOUGH, check_chain
 from atoll.service.doctor.findings import Level
 from atoll.service.doctor.subject import Subject
 from atoll_devnet.processes.faulty_rpc import faulty_rpc

@@ -33,11 +33,11 @@ from atoll.cli.window import report_app
 from atoll.dashboard.page import embedded
 from atoll.dashboard.server import network_now
 from atoll.errors import ConfigError
-from atoll.job.document import to_toml
 from atoll.job.event_text import tokens
 from atoll.job.spec import JobSpec
+from atoll.job.toml_files import to_toml
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Address, JobId, Role
+from atoll.protocol.types import Address, JobId, Role
 
 PASSWORD = "correct horse battery"
 

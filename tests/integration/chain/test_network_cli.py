@@ -39,7 +39,7 @@ def run(*arguments: str | Path) -> Any:
 
 def test_deploy_show_verify(key: Path, tmp_path: Path, anvil: Anvil) -> None:
     out = tmp_path / "deployment.json"
-    options = ("--set", "min_provider_bond=25", "--set", "miss_cut_bps=50", "--unbonding-days", "3")
+    options = ("--set", "min_provider_bond=25", "--set", "penalty_bps=50", "--unbonding-days", "3")
     done = run("deploy", "--out", out, "--yes", *options)
     known = Deployment.load(out)
     assert done["ok"]
@@ -47,7 +47,7 @@ def test_deploy_show_verify(key: Path, tmp_path: Path, anvil: Anvil) -> None:
     shown = run("show", "--deployment", out)
     assert shown["addresses"] == dict(known.addresses)
     assert shown["parameters"]["Config"]["params"]["minProviderBond"] == str(25 * 10**18)
-    assert shown["parameters"]["Config"]["params"]["missCutBps"] == 50
+    assert shown["parameters"]["Config"]["params"]["penaltyBps"] == 50
     assert shown["parameters"]["Config"]["unbondingDelay"] == 3 * 86400
     assert run("verify", "--deployment", out)["ok"]
     anvil.ask("anvil_setCode", known.addresses["Members"], "0x00")

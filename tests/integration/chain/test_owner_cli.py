@@ -16,8 +16,8 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import decode_log
 from atoll.errors import ConfigError, TransactionFailed
 from atoll.protocol.owners import Ownership, owners_of, ownership_of
-from atoll.protocol.words import TOKEN, Address, Role
-from atoll.service.doctor.chain import check_chain
+from atoll.protocol.types import TOKEN, Address, Role
+from atoll.service.doctor.chain_checks import check_chain
 from atoll.service.doctor.findings import Finding
 from atoll.service.doctor.subject import Subject
 

@@ -41,7 +41,7 @@ READERS = {
         "import pathlib; from atoll.train.pretrained import read_json\n"
         "read_json(pathlib.Path('deep'))"
     ),
-    "a service": "from atoll.service.plain import from_json; from_json(dict, TEXT)",
+    "a service": "from atoll.service.serialization import from_json; from_json(dict, TEXT)",
 }
 
 

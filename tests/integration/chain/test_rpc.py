@@ -22,7 +22,7 @@ from atoll.chain.txconfig import QueueConfig
 from atoll.chain.txqueue import TxQueue
 from atoll.errors import ChainError, RpcUnavailable
 from atoll.protocol.events import GatewayAnnounced
-from atoll.protocol.words import Address, Role
+from atoll.protocol.types import Address, Role
 from atoll_devnet.processes.chain import Endpoint
 from atoll_devnet.processes.faulty_rpc import BUSY, BY_STATUS, FAULTS, TROUBLE, faulty_rpc
 
@@ -326,7 +326,7 @@ async def test_queue_and_index_live_with_a_faulty_endpoint(
         follower, told = Follower(index, deployment), list[str]()
         while len(told) < len(urls):
             news = await follower.poll_patiently()
-            told += announced([*news.past, *(step.item for step in news.folded)])
+            told += announced([*news.earlier, *(step.item for step in news.folded)])
         assert told == urls
         assert announced(index.history()) == urls
         after = anvil.ask("eth_getTransactionCount", account.address, "latest")

@@ -17,7 +17,7 @@ from atoll.chain.txfile import QUEUE_FILE, read_pairing
 from atoll.chain.txqueue import TxQueue
 from atoll.chain.txrecords import TxState
 from atoll.errors import ChainError, ConfigError
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 from atoll.service.config import ServiceConfig
 from atoll.service.control import listening
 from atoll.service.journal import Belongs, Journal, JournalGone

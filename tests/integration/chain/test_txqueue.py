@@ -18,10 +18,10 @@ from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil, until
 
 from atoll.chain import rpc
-from atoll.chain.answers import TxReceipt
 from atoll.chain.call import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.replies import Reply
+from atoll.chain.response_checks import TxReceipt
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.txconfig import MOST_CALLDATA, MOST_GAS, QueueConfig
 from atoll.chain.txqueue import TxQueue
@@ -34,7 +34,7 @@ from atoll.errors import (
     RpcUnavailable,
     TransactionFailed,
 )
-from atoll.protocol.words import Address, BlockRef, JobId, Role
+from atoll.protocol.types import Address, BlockRef, JobId, Role
 
 SOMEONE = Address("0x000000000000000000000000000000000000bEEF")
 EAGER = QueueConfig(poll_seconds=0.02, rebroadcast_seconds=1.0, doubt_seconds=0.0)

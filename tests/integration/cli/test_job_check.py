@@ -11,7 +11,7 @@ from tests.support.jobs import PLAIN, tiny_model
 from typer.testing import CliRunner
 
 from atoll.cli.main import app
-from atoll.job.document import to_toml
+from atoll.job.toml_files import to_toml
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -33,7 +33,7 @@ async def serve(data_dir, kind):
     async def stop(_):
         end.set()
         owed = {"duty": "commit", "round": 2, "seconds_left": 40}
-        return {"owes": {"3": [owed]}, "under_way": ["3:train.v1:2"], "is_supervised": True}
+        return {"obligations": {"3": [owed]}, "under_way": ["3:train.v1:2"], "is_supervised": True}
     async def status(_):
         return {"role": "provider"}
     with hold_folder(data_dir, is_service=kind != "command"):

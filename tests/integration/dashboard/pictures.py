@@ -25,7 +25,7 @@ END: Final = "document.getElementById('grid').getBoundingClientRect().bottom + w
 CHOOSE: Final = """[...document.querySelectorAll('td.cell')]
     .find((cell) => cell.textContent === 'F')
     ?.dispatchEvent(new MouseEvent('mouseover', { bubbles: true }))"""
-"""The first square of a holder that fell, which tells why below the grid."""
+"""The first square of a holder that was slashed, which tells why below the grid."""
 MARGIN: Final = 8
 LONGEST: Final = 1180
 

@@ -25,7 +25,7 @@ from tests.unit.dashboard.jobs import (
 from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.dashboard.member import member_document
-from atoll.dashboard.network import network_document
+from atoll.dashboard.network_document import network_document
 from atoll.dashboard.page import page
 from atoll.job.event_text import tokens
 
@@ -57,7 +57,7 @@ def network(ended: Script) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def member(ended: Script) -> dict[str, Any]:
-    """Of the provider that lied, fell, and announced a hostile address."""
+    """Of the provider that lied, was slashed, and announced a hostile address."""
     net = ended.net
     return member_document(PROVIDERS[LIAR], {net.job: net.view}, items_of(ended), net.now)
 

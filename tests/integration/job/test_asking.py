@@ -8,7 +8,7 @@ import pytest
 
 from atoll.errors import ConfigError
 from atoll.job.asking import asking
-from atoll.job.prepare import machine_numerics
+from atoll.job.prepare_manifest import machine_numerics
 from atoll.train.probe import numerics_spec, pin_torch
 
 

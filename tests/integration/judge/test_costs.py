@@ -22,7 +22,7 @@ from atoll.numerics.trace.opcodes import Op
 
 TEMPLATES = 1
 """Of each operation that are tried; bench/judge.py tries more, and variants of the job."""
-LINKS = 6
+UPDATE_PROOFS = 6
 """The family of an update's operations."""
 
 
@@ -50,12 +50,12 @@ def test_every_proof_fits(seat: Table, world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("codec", "own"), [("sparse", {"LEFT"}), ("dct", {"DCT", "INVERSE_DCT", "LEFT_FINE"})]
+    ("codec", "own"), [("sparse", {"RESIDUAL"}), ("dct", {"DCT", "INVERSE_DCT", "RESIDUAL_FINE"})]
 )
 def test_every_proof_about_a_sparse_update_fits(seat: Table, codec: str, own: set[str]) -> None:
     """Of which a rank is the dearest: a quarter of a chunk is opened beside the value itself."""
     world = world_of("llama-1b", f"{codec}, fed back")
-    costs = costs_of(seat, world, (op for op in Op if op.family == LINKS))
+    costs = costs_of(seat, world, (op for op in Op if op.family == UPDATE_PROOFS))
     assert own | {"KEPT", "CHOSEN", "LOWER_BITS", "COUNTS", "SPREAD"} < set(costs)
     assert MOST // 2 < max(costs.values()) == costs["COUNT_BEFORE"] <= MOST
 

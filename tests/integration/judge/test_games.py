@@ -1,4 +1,4 @@
-"""Whole games on a chain about real steps: whoever is wrong falls, whatever is in dispute."""
+"""Whole games on a chain about real steps: whoever is wrong loses, whatever is in dispute."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tests.judge.costs import MOST
 from tests.judge.table import CODE_LIMIT, Table, table
-from tests.judge.trials import places, refute, survive
+from tests.judge.trials import positions, refute, survive
 
 from atoll.numerics.trace.opcodes import Op
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.game_machine import Outcome
 
 SEED = 14
 NUMBERS = iter(range(1, 1 << 30))
@@ -27,22 +27,22 @@ def judges() -> Iterator[Table]:
 @pytest.mark.parametrize("op", Op, ids=lambda op: op.name)
 def test_a_wrong_bit_is_refuted_and_a_right_one_is_not(judges: Table, op: Op) -> None:
     """At one of the nine positions of `places`; `bench/judge.py --parts trials` plays all."""
-    found = list(places(op))
+    found = list(positions(op))
     wrong, right = np.random.default_rng((SEED, op)).integers(0, len(found), 2)
     played = refute(judges, next(NUMBERS), found[wrong])
     assert played is not None
-    assert played.outcome is Outcome.HOLDER_FELL
+    assert played.outcome is Outcome.HOLDER_LOST
     assert played.proof_gas <= MOST
     if op % 3 == SEED % 3:
         survived = survive(judges, next(NUMBERS), found[right])
-        assert survived.outcome is Outcome.CHALLENGER_FELL
+        assert survived.outcome is Outcome.CHALLENGER_LOST
 
 
 def test_a_wrong_bit_is_refuted_where_a_link_reads_the_context(judges: Table) -> None:
-    for place in list(places(Op.CODES, "link of two_bit"))[:2]:
+    for place in list(positions(Op.CODES, "update proof of two_bit"))[:2]:
         played = refute(judges, next(NUMBERS), place)
         assert played is not None
-        assert played.outcome is Outcome.HOLDER_FELL
+        assert played.outcome is Outcome.HOLDER_LOST
 
 
 def test_contracts_fit_a_chain(judges: Table) -> None:

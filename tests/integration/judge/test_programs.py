@@ -16,11 +16,11 @@ from tests.unit.numerics.trace.jobs import Small, small
 from torch import Tensor
 
 from atoll.numerics.step import inner_step
-from atoll.numerics.trace.imports import Sources
+from atoll.numerics.trace.imports import TraceSources
 from atoll.numerics.trace.opcodes import Op
 from atoll.numerics.trace.run import run
 from atoll.protocol.optimisers import INNER_OPTIMISERS
-from atoll.protocol.program import Part, Source, Template
+from atoll.protocol.program import Part, Source, TraceTemplate
 
 NODES_EACH = 3
 """Of an operation: the first, the last, and one between them."""
@@ -34,7 +34,7 @@ def judges() -> Iterator[Court]:
         yield made
 
 
-def shown(template: Template, output: Tensor, sources: Sources) -> dict[Source, Tensor]:
+def shown(template: TraceTemplate, output: Tensor, sources: TraceSources) -> dict[Source, Tensor]:
     """The bytes of the sources that an import reads; what lies in a tree it only copies."""
     whole = output - 1 if template.op == Op.COUNT else output
     tokens = np.ascontiguousarray(sources.tokens[0 : len(sources.tokens)])
@@ -53,8 +53,8 @@ def shown(template: Template, output: Tensor, sources: Sources) -> dict[Source, 
 
 
 def node_of(
-    job: Small, number: int, values: dict[int, Tensor], sources: Sources
-) -> tuple[Given, Template]:
+    job: Small, number: int, values: dict[int, Tensor], sources: TraceSources
+) -> tuple[Given, TraceTemplate]:
     """A node as `Court` takes it."""
     index, iteration = job.program.at(Part.STEP, number)
     template = job.program.templates[index]
@@ -92,7 +92,7 @@ OVERFLOWING = [(name, 1e20) for name in ("plain", "muon", *FED_BACK)]
 @pytest.mark.parametrize(("name", "factor"), [*((name, 1.0) for name in JOBS), *OVERFLOWING])
 def test_elements_of_nodes_are_the_runs(judges: Court, name: str, factor: float) -> None:
     job = small(name)
-    state = inner_step(job.opening, job.course.input(0), job.course.recipe).state
+    state = inner_step(job.initial_state, job.course.input(0), job.course.recipe).state
     params = {each: p * factor for each, p in state.params.items()}
     sources = job.sources(replace(state, params=params), 1)
     values = dict(run(job.program, Part.STEP, sources))

@@ -14,14 +14,14 @@ from tests.judge.table import Refused, Table, table
 from tests.judge.trials import trial
 from torch import Tensor
 
-from atoll.numerics.trace.imports import Context
+from atoll.numerics.trace.imports import ImportContext
 from atoll.numerics.trace.opcodes import Op
-from atoll.protocol.games.claims import Move, PostLeaf, PostTrace, Prove
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.games.moves import Move, PostLeaf, PostTrace, Prove
 from atoll.protocol.games.players import defend
 from atoll.protocol.hashing import keccak256
-from atoll.protocol.program import Template
-from atoll.protocol.words import Address, SeatIndex
+from atoll.protocol.program import TraceTemplate
+from atoll.protocol.types import Address, SeatIndex
 
 NUMBERS = iter(range(1, 1 << 30))
 """Of games: each is about a set of its own."""
@@ -33,22 +33,22 @@ def judges() -> Iterator[Table]:
         yield made
 
 
-def verdict(judges: Table, at: Trial, holder: Party, rival: Party) -> tuple[Outcome, Template]:
+def verdict(judges: Table, at: Trial, holder: Party, rival: Party) -> tuple[Outcome, TraceTemplate]:
     """How a game about the trial ends, and the template of the node that it ended at."""
     claim = holder.claimed(at.claim(Address(judges.holder)))
     played = play(judges, next(NUMBERS), claim, holder, rival)
-    return played.outcome, Template.from_bytes(played.game.template)
+    return played.outcome, TraceTemplate.from_bytes(played.game.template)
 
 
 def middle(at: Trial, op: Op) -> int:
-    nodes = at.places(op)
+    nodes = at.positions(op)
     return nodes[len(nodes) // 2]
 
 
 # ---- traces of something else -----------------------------------------------------------------
 
 
-def test_a_lying_trace_with_the_right_closing_state_falls(judges: Table) -> None:
+def test_a_lying_trace_with_the_right_closing_state_loses(judges: Table) -> None:
     at = trial("plain")
     node = middle(at, Op.SWIGLU)
     lying = Party(at, {node: flipped(at, node, 5, 22)})
@@ -56,15 +56,15 @@ def test_a_lying_trace_with_the_right_closing_state_falls(judges: Table) -> None
         at.claim(Address(judges.holder))
     )
     outcome, template = verdict(judges, at, lying, Party(at, pretends=True))
-    assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.SWIGLU)
+    assert (outcome, template.op) == (Outcome.HOLDER_LOST, Op.SWIGLU)
 
 
-def with_context(at: Trial, change: Callable[[Context], Context]) -> Trial:
+def with_context(at: Trial, change: Callable[[ImportContext], ImportContext]) -> Trial:
     context = change(at.sources.context)
     return replace(at, sources=replace(at.sources, context=context))
 
 
-CONTEXTS: dict[str, tuple[Callable[[Context], Context], Op]] = {
+CONTEXTS: dict[str, tuple[Callable[[ImportContext], ImportContext], Op]] = {
     "step": (lambda c: replace(c, step=c.step + 1, global_step=c.global_step + 1), Op.RATE),
     "seat": (lambda c: replace(c, seat=SeatIndex(c.seat + 1)), Op.TOKENS),
     "slot": (lambda c: replace(c, round=c.round + 1, global_step=c.global_step + 4), Op.RATE),
@@ -73,28 +73,28 @@ CONTEXTS: dict[str, tuple[Callable[[Context], Context], Op]] = {
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_a_right_trace_of_another_place_falls(judges: Table, name: str) -> None:
+def test_a_right_trace_of_another_position_falls(judges: Table, name: str) -> None:
     change, first = CONTEXTS[name]
     at = trial("plain")
     outcome, template = verdict(judges, at, Party(with_context(at, change)), Party(at))
-    assert (outcome, template.op) == (Outcome.HOLDER_FELL, first)
+    assert (outcome, template.op) == (Outcome.HOLDER_LOST, first)
 
 
-def test_a_right_trace_from_a_wrong_opening_falls(judges: Table) -> None:
+def test_a_right_trace_from_a_wrong_opening_loses(judges: Table) -> None:
     at = trial("plain")
     state = at.sources.state
     moved = replace(state, params={name: p * 1.25 for name, p in state.params.items()})
     other = replace(at, sources=replace(at.sources, state=moved))
     outcome, template = verdict(judges, at, Party(other), Party(at))
-    assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.STATE)
+    assert (outcome, template.op) == (Outcome.HOLDER_LOST, Op.STATE)
 
 
 @pytest.mark.parametrize(
     ("name", "coded", "left"),
     [
-        ("fed back", Op.CODES, Op.LEFT),
-        ("largest fed back", Op.CODES, Op.LEFT),
-        ("cosines fed back", Op.DCT, Op.LEFT_FINE),
+        ("fed back", Op.CODES, Op.RESIDUAL),
+        ("largest fed back", Op.CODES, Op.RESIDUAL),
+        ("cosines fed back", Op.DCT, Op.RESIDUAL_FINE),
     ],
 )
 def test_a_step_that_is_not_finite_has_no_state_whatever_its_codes_are(
@@ -105,13 +105,13 @@ def test_a_step_that_is_not_finite_has_no_state_whatever_its_codes_are(
     params = {each: p * 2.0**60 for each, p in first.sources.state.params.items()}
     state = replace(first.sources.state, params=params)
     at = replace(first, sources=first.job.sources(state, first.sources.context.step))
-    codes, (result,) = middle(at, coded), at.places(Op.RESULT)
+    codes, (result,) = middle(at, coded), at.positions(Op.RESULT)
     assert at.values[middle(at, left)].isnan().all()
     finite = torch.zeros_like(at.values[result])
     finite[0] = 1  # of a digest
     lying = Party(at, {codes: torch.zeros_like(at.values[codes]), result: finite})
     outcome, template = verdict(judges, at, lying, Party(at))
-    assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.RESULT)
+    assert (outcome, template.op) == (Outcome.HOLDER_LOST, Op.RESULT)
 
 
 def test_another_trace_does_not_hang_on_the_opened_result(judges: Table) -> None:
@@ -129,7 +129,7 @@ def test_another_trace_does_not_hang_on_the_opened_result(judges: Table) -> None
     claim = Party(at).claimed(at.claim(Address(judges.holder)))
     played = play(judges, next(NUMBERS), claim, Party(at), sham(at, node, 0), posts_another)
     assert len(tries) == 1
-    assert played.outcome is Outcome.CHALLENGER_FELL
+    assert played.outcome is Outcome.CHALLENGER_LOST
 
 
 # ---- an update's sections ----------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_another_trace_does_not_hang_on_the_opened_result(judges: Table) -> None
 SECTIONS = [
     Op.EXPONENTS, Op.STATE, Op.SCALED, Op.POWER_GRID, Op.SUM_GRID, Op.EXACT_SUM, Op.UPDATE_HEADER,
 ]  # fmt: skip
-CODED = {"link of grid8": Op.GRID8, "link of two_bit": Op.CODES}
+CODED = {"link of grid8": Op.GRID8, "update proof of two_bit": Op.CODES}
 """A cold round's link and a warm one's."""
 
 
@@ -150,34 +150,34 @@ def test_moments_of_cold_and_warm_rounds_are_decided_rightly(
 ) -> None:
     """At the last node of each operation, which is of the moments' sections."""
     at = trial(name)
-    node = at.places(op)[-1]
+    node = at.positions(op)[-1]
     last = at.values[node].numel() - 1
     outcome, template = verdict(judges, at, liar(at, node, last), Party(at, pretends=True))
-    assert (outcome, template.op) == (Outcome.HOLDER_FELL, op)
-    assert verdict(judges, at, Party(at), sham(at, node, 0))[0] is Outcome.CHALLENGER_FELL
+    assert (outcome, template.op) == (Outcome.HOLDER_LOST, op)
+    assert verdict(judges, at, Party(at), sham(at, node, 0))[0] is Outcome.CHALLENGER_LOST
 
 
 @pytest.mark.parametrize("place", ["first", "last"])
 def test_what_fills_a_section_up_is_zero(judges: Table, place: str) -> None:
-    at = trial("link of two_bit")
-    node = at.places(Op.UPDATE)[0]
+    at = trial("update proof of two_bit")
+    node = at.positions(Op.UPDATE)[0]
     words = at.job.program.templates[-1].words
     filled = next(i for i, zeros in enumerate(words) if i % 2 and zeros)
     end = sum(words[: filled + 1])
     element = end - 1 if place == "last" else end - words[filled]
     assert int(at.values[node][element]) == 0
     outcome, _ = verdict(judges, at, liar(at, node, element), Party(at, pretends=True))
-    assert outcome is Outcome.HOLDER_FELL
-    assert verdict(judges, at, Party(at), sham(at, node, element))[0] is Outcome.CHALLENGER_FELL
+    assert outcome is Outcome.HOLDER_LOST
+    assert verdict(judges, at, Party(at), sham(at, node, element))[0] is Outcome.CHALLENGER_LOST
 
 
-def test_exponents_of_another_round_fall(judges: Table) -> None:
-    at = trial("link of two_bit")
+def test_exponents_of_another_round_lose(judges: Table) -> None:
+    at = trial("update proof of two_bit")
     moved = bytearray(at.sources.exponents)
-    moved[2 * len(at.job.opening.params) + 1] ^= 1
+    moved[2 * len(at.job.initial_state.params) + 1] ^= 1
     other = replace(at, sources=replace(at.sources, exponents=bytes(moved)))
     outcome, template = verdict(judges, at, Party(other), Party(at))
-    assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.EXPONENTS)
+    assert (outcome, template.op) == (Outcome.HOLDER_LOST, Op.EXPONENTS)
 
 
 # ---- leaves and elements ---------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_exponents_of_another_round_fall(judges: Table) -> None:
 
 def test_a_leaf_with_padding_is_refused_and_an_element_beyond_it_too(judges: Table) -> None:
     at = trial("wide")
-    node = next(n for n in at.places(Op.SWIGLU) if at.values[n].nbytes % 1024)
+    node = next(n for n in at.positions(Op.SWIGLU) if at.values[n].nbytes % 1024)
     last = at.values[node].numel() - 1
     lying = Party(at, {node: flipped(at, node, last, 0)})
     claim = lying.claimed(at.claim(Address(judges.holder)))
@@ -205,24 +205,24 @@ def test_a_leaf_with_padding_is_refused_and_an_element_beyond_it_too(judges: Tab
     rival = Party(at, pretends=True)
     played = play(judges, next(NUMBERS), claim, lying, rival, meddles)
     assert len(tries) == 3
-    assert played.outcome is Outcome.HOLDER_FELL
+    assert played.outcome is Outcome.HOLDER_LOST
 
 
 def test_a_key_of_no_token_is_what_it_must_be(judges: Table) -> None:
     at = trial("plain")
-    node = at.places(Op.SORT_KEYS)[0]
+    node = at.positions(Op.SORT_KEYS)[0]
     keys = at.values[node]
     assert int(keys[-1]) == 2**63 - 1
     lying = Party(at, {node: flipped(at, node, keys.numel() - 1, 0)})
-    assert verdict(judges, at, lying, Party(at, pretends=True))[0] is Outcome.HOLDER_FELL
+    assert verdict(judges, at, lying, Party(at, pretends=True))[0] is Outcome.HOLDER_LOST
 
 
-def test_an_id_beyond_the_vocabulary_falls_where_it_is_read(judges: Table) -> None:
+def test_an_id_beyond_the_vocabulary_loses_where_it_is_read(judges: Table) -> None:
     at = trial("plain")
-    node = at.places(Op.TOKENS)[0]
+    node = at.positions(Op.TOKENS)[0]
     lying = Party(at, {node: flipped(at, node, 0, 20)})
     outcome, template = verdict(judges, at, lying, Party(at, pretends=True))
-    assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.TOKENS)
+    assert (outcome, template.op) == (Outcome.HOLDER_LOST, Op.TOKENS)
 
 
 def test_who_reads_an_id_beyond_the_vocabulary_can_prove_nothing(judges: Table) -> None:
@@ -307,8 +307,8 @@ def test_numbers_at_their_borders_are_decided_rightly(judges: Table, name: str) 
         wrong.view(torch.int32)[element] ^= 1 << (31 if element % 2 else 0)
         lying, honest = Party(at, both | {node: wrong}), Party(at, both | {node: right})
         accusing = [Party(at, both | {node: t}, pretends=True) for t in (right, wrong)]
-        assert verdict(judges, at, lying, accusing[0])[0] is Outcome.HOLDER_FELL
-        assert verdict(judges, at, honest, accusing[1])[0] is Outcome.CHALLENGER_FELL
+        assert verdict(judges, at, lying, accusing[0])[0] is Outcome.HOLDER_LOST
+        assert verdict(judges, at, honest, accusing[1])[0] is Outcome.CHALLENGER_LOST
 
 
 def _bits(x: int | float) -> int:

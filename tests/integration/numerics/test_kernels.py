@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.disk import Disk
 
-from atoll.aggregation import compiled as merging
+from atoll.aggregation import merge_kernels as merging
 from atoll.numerics.kernels import build
 from atoll.numerics.kernels.acceptance import differences
 from atoll.numerics.kernels.build import BuildFailed, load_library
@@ -100,7 +100,7 @@ def test_what_a_large_step_leaves_free_goes_back() -> None:
     code = """
 from pathlib import Path
 import torch
-from atoll.numerics.kernels.memory import give_back_freed_memory, keep_freed_memory
+from atoll.numerics.kernels.freed_memory import give_back_freed_memory, keep_freed_memory
 
 def resident():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -15,17 +15,17 @@ from tests.unit.protocol.script import WATCHER
 
 from atoll.protocol.claims import shown
 from atoll.protocol.game_records import parties
-from atoll.protocol.keeper_calls import Call, KeeperCall, burnable_to, keeper_calls
+from atoll.protocol.keeper_calls import KeeperCall, KeeperCallKind, burnable_to, keeper_calls
 from atoll.protocol.pay import claimable_to
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import NO_HOLDER, HolderId, Role, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_HOLDER, HolderId, Role, SeatIndex
 
 Key = tuple[object, ...]
 """A call, and what it is about: as far as the two could differ."""
 Asked = tuple[Key, Contract, str, tuple[object, ...]]
 DUTY_BYTES = 35
-UNASKED = frozenset({Call.CLAIM, Call.BURN})
+UNASKED = frozenset({KeeperCallKind.CLAIM, KeeperCallKind.BURN})
 """Those that the law names only where they are worth their gas: `_money` has all of them."""
 
 
@@ -59,56 +59,63 @@ def _takes(net: Live, contract: Contract, name: str, arguments: tuple[object, ..
 
 def _key(one: KeeperCall) -> Key:
     match one.call:
-        case Call.ADVANCE | Call.SEED_AUDIT | Call.SETTLE_LATE:
+        case KeeperCallKind.ADVANCE | KeeperCallKind.SEED_AUDIT | KeeperCallKind.SETTLE_LATE:
             return (one.call,)
-        case Call.CUT_SEAT:
+        case KeeperCallKind.PENALISE_SEAT:
             return (one.call, one.seat)
-        case Call.CUT_MEMBER | Call.ABSENT:
+        case KeeperCallKind.PENALISE_MEMBER | KeeperCallKind.ABSENT:
             return (one.call, one.round, one.holder)
-        case Call.REPORT_MISSING_KEY | Call.NO_KEY | Call.LEAK:
+        case KeeperCallKind.REPORT_MISSING_KEY | KeeperCallKind.NO_KEY | KeeperCallKind.LEAK:
             return (one.call, one.round, one.seat)
-        case Call.RELEASE | Call.END_FALLEN:
+        case KeeperCallKind.RELEASE | KeeperCallKind.END_SLASHED:
             return (one.call, one.role, one.holder)
     return (one.call, one.round, one.holder, one.seat)
 
 
 def _everything(net: Live, now: int) -> Iterator[Asked]:
     chain, job, view = net.chain, net.job, net.folded
-    words = getattr(net, "words", {})  # there are none before the first round
-    yield (Call.ADVANCE,), chain.rounds, "advance", (job,)
-    # The contract takes it a block after MERGE opened; the law waits for words that bring it along.
+    votes = getattr(net, "votes", {})  # there are none before the first round
+    yield (KeeperCallKind.ADVANCE,), chain.rounds, "advance", (job,)
+    # The contract takes it a block after MERGE opened; the law waits for votes that bring it along.
     if view.open is None or now >= view.open.seed_due:
-        yield (Call.SEED_AUDIT,), chain.rounds, "seedAudit", (job,)
-    late = (job, bytes(words), list(words.values()))
-    yield (Call.SETTLE_LATE,), chain.rounds, "settleLate", late
+        yield (KeeperCallKind.SEED_AUDIT,), chain.rounds, "seedAudit", (job,)
+    late = (job, bytes(votes), list(votes.values()))
+    yield (KeeperCallKind.SETTLE_LATE,), chain.rounds, "settleLate", late
     for seat in range(net.terms.seats):
-        yield (Call.CUT_SEAT, seat), chain.members, "cutSeat", (job, seat)
-    # Of a round that is void at the last moment the contract still takes cuts of who was silent in
-    # a replaced committee draw. The law lets go of it with the round: whoever wanted one had all
-    # that time.
+        yield (KeeperCallKind.PENALISE_SEAT, seat), chain.members, "penaliseSeat", (job, seat)
+    # Of a round that is void at the last moment the contract still takes penalties of who was
+    # silent in a replaced committee draw. The law lets go of it with the round: whoever wanted one
+    # had all that time.
     for round in range(len(view.settled) + (view.open is not None)):
         for id in view.verifiers:
-            yield (Call.CUT_MEMBER, round, id), chain.members, "cutMember", (job, round, id)
+            yield (
+                (KeeperCallKind.PENALISE_MEMBER, round, id),
+                chain.members,
+                "penaliseMember",
+                (job, round, id),
+            )
     for role, holders in ((Role.PROVIDER, view.providers), (Role.VERIFIER, view.verifiers)):
         for id in holders:
-            yield (Call.RELEASE, role, id), chain.members, "release", (job, role, id)
+            yield (KeeperCallKind.RELEASE, role, id), chain.members, "release", (job, role, id)
     sets = {game.claim.set: parties(game.claim) for game in view.games.values() if game.is_open}
     for each, about in sets.items():
         assert about is not None
-        yield (Call.END_FALLEN, *about[1:]), chain.game, "endFallen", (each,)
-    for past in view.settled:
-        yield from _of_seats(net, past)
+        yield (KeeperCallKind.END_SLASHED, *about[1:]), chain.game, "endSlashed", (each,)
+    for settled_round in view.settled:
+        yield from _of_seats(net, settled_round)
         for id in view.verifiers:
-            yield from _of_auditor(net, past, id)
+            yield from _of_auditor(net, settled_round, id)
 
 
 def _money(view: JobView, now: int) -> set[Key]:
     """Up to which round each holder's pay can be claimed, and what is lost be burnt."""
     burn = (
-        {(Call.BURN, burnable_to(view, now))} if burnable_to(view, now) > view.burnt_to else set()
+        {(KeeperCallKind.BURN, burnable_to(view, now))}
+        if burnable_to(view, now) > view.burnt_to
+        else set()
     )
     return burn | {
-        (Call.CLAIM, holder.role, holder.id, to)
+        (KeeperCallKind.CLAIM, holder.role, holder.id, to)
         for holder in (*view.providers.values(), *view.verifiers.values())
         if (to := claimable_to(view, holder, now)) > holder.claimed_to
     }
@@ -121,48 +128,59 @@ def _of_money(net: Live, now: int) -> Iterator[Asked]:
         last = claimable_to(view, holder, now)
         for to in (last, last + 1) if last > holder.claimed_to else (last + 1,):
             what: Any = (holder.role, holder.id, to)
-            yield (Call.CLAIM, *what), jobs, "claim", (net.job, *what)
+            yield (KeeperCallKind.CLAIM, *what), jobs, "claim", (net.job, *what)
     last = burnable_to(view, now)
     for to in (last, last + 1) if last > view.burnt_to else (last + 1,):
-        yield (Call.BURN, to), jobs, "burn", (net.job, to)
+        yield (KeeperCallKind.BURN, to), jobs, "burn", (net.job, to)
 
 
-def _of_seats(net: Live, past: SettledRound) -> Iterator[Asked]:
-    audits, round = net.chain.audits, past.round
-    for seat in past.reveals:
-        evidence = shown(past, seat)
-        # Of who fell the pay is lost already, and a report of its missing key is worth nothing.
-        if not net.folded.providers[past.seats[seat]].has_fallen:
-            yield (Call.REPORT_MISSING_KEY, round, seat), audits, "reportMissingKey", (evidence,)
-        yield (Call.NO_KEY, round, seat), audits, "noKey", (evidence,)
-        if seat in past.leaks:
-            about = (net.job, round, NO_HOLDER, past.seats[seat])
-            yield (Call.SETTLE_CONTEST, round, NO_HOLDER, seat), audits, "settleContest", about
+def _of_seats(net: Live, settled_round: SettledRound) -> Iterator[Asked]:
+    audits, round = net.chain.audits, settled_round.round
+    for seat in settled_round.reveals:
+        evidence = shown(settled_round, seat)
+        # Of who was slashed the pay is lost already, and a report of its missing key is worth
+        # nothing.
+        if not net.folded.providers[settled_round.seats[seat]].is_slashed:
+            yield (
+                (KeeperCallKind.REPORT_MISSING_KEY, round, seat),
+                audits,
+                "reportMissingKey",
+                (evidence,),
+            )
+        yield (KeeperCallKind.NO_KEY, round, seat), audits, "noKey", (evidence,)
+        if seat in settled_round.leaks:
+            about = (net.job, round, NO_HOLDER, settled_round.seats[seat])
+            yield (
+                (KeeperCallKind.SETTLE_CONTEST, round, NO_HOLDER, seat),
+                audits,
+                "settleContest",
+                about,
+            )
         # Of who did no segment the contract takes a key, too, which is worth nothing.
-        for key in _keys(past, seat) if past.reveals[seat].segments else []:
-            yield (Call.LEAK, round, seat), audits, "leak", (evidence, key)
+        for key in _keys(settled_round, seat) if settled_round.reveals[seat].segments else []:
+            yield (KeeperCallKind.LEAK, round, seat), audits, "leak", (evidence, key)
 
 
-def _of_auditor(net: Live, past: SettledRound, id: HolderId) -> Iterator[Asked]:
-    audits, job, round = net.chain.audits, net.job, past.round
+def _of_auditor(net: Live, settled_round: SettledRound, id: HolderId) -> Iterator[Asked]:
+    audits, job, round = net.chain.audits, net.job, settled_round.round
     body = net.settled[round].bodies.get(id, b"")
     named = {SeatIndex(body[at]) for at in range(0, len(body), DUTY_BYTES)}
     left = min(net.duties(round, id) - named, default=0)
-    absent = (job, round, id, left, past.facts, body)
-    yield (Call.ABSENT, round, id), audits, "absent", absent
-    for seat in named & past.seats.keys():
+    absent = (job, round, id, left, settled_round.record, body)
+    yield (KeeperCallKind.ABSENT, round, id), audits, "absent", absent
+    for seat in named & settled_round.seats.keys():
         about: Any = (round, id, seat)
-        holder = past.seats[seat]
-        yield (Call.DROPPED, *about), audits, "dropped", (job, *about, holder, body)
-        yield (Call.PROVEN, *about), audits, "proven", (job, round, id, holder, body)
+        holder = settled_round.seats[seat]
+        yield (KeeperCallKind.DROPPED, *about), audits, "dropped", (job, *about, holder, body)
+        yield (KeeperCallKind.PROVEN, *about), audits, "proven", (job, round, id, holder, body)
         settled = (job, round, id, holder)
-        yield (Call.SETTLE_CONTEST, *about), audits, "settleContest", settled
-        for key in _keys(past, seat):
-            contested = (shown(past, seat), id, body, key)
-            yield (Call.CONTEST, *about), audits, "contest", contested
+        yield (KeeperCallKind.SETTLE_CONTEST, *about), audits, "settleContest", settled
+        for key in _keys(settled_round, seat):
+            contested = (shown(settled_round, seat), id, body, key)
+            yield (KeeperCallKind.CONTEST, *about), audits, "contest", contested
 
 
-def _keys(past: SettledRound, seat: SeatIndex) -> list[object]:
+def _keys(settled_round: SettledRound, seat: SeatIndex) -> list[object]:
     """What is known of a seat that revealed; the right one may be among them."""
-    known = [past.keys.get(seat), past.early_keys.get(seat)]
-    return [key for key in known if key is not None] if seat in past.reveals else []
+    known = [settled_round.keys.get(seat), settled_round.early_keys.get(seat)]
+    return [key for key in known if key is not None] if seat in settled_round.reveals else []

@@ -25,16 +25,15 @@ from atoll.errors import ProtocolError
 from atoll.protocol import bls
 from atoll.protocol.audit_reports import Body, Duty, audit_report_hash
 from atoll.protocol.certificates import Bls, certificate_bytes
-from atoll.protocol.claims import Said, shown
+from atoll.protocol.claims import SeatStatements, shown
 from atoll.protocol.events import ContractEvent, Settled
 from atoll.protocol.games.calls import calldata
 from atoll.protocol.hashing import certificate_hash, commitment, keccak256
+from atoll.protocol.obligations import committee_accounts
 from atoll.protocol.open_rounds import OpenRound
-from atoll.protocol.owes import committee_accounts
-from atoll.protocol.rounds import apply, facts_of
+from atoll.protocol.rounds import apply, record_of
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_BITS,
     TOKEN,
     Address,
@@ -43,14 +42,15 @@ from atoll.protocol.words import (
     Digest,
     HolderId,
     Phase,
-    PlaceIndex,
     Reveal,
     Role,
     RoundIndex,
     SeatIndex,
+    SlotIndex,
     Verdict,
     bits,
 )
+from atoll.protocol.views import JobView
 
 OUTSIDER = PROVIDERS[5]
 FEW = tuple(VERIFIERS[:5])
@@ -74,8 +74,8 @@ class Crowd:
         signers: who may be a member.
         view: as of the last block; while a block is filled also with a settlement that is in it.
         events: of all contracts, up to the last block.
-        keys: of reveals, with their plain words, by what the key hashes to.
-        works: of segments, by their plain words.
+        keys: of reveals, with their plain work tags, by what the key hashes to.
+        works: of segments, by their plain work tags.
         audit reports: bodies and salts by what was sealed.
         taken: names of calls that were not refused.
     """
@@ -87,7 +87,7 @@ class Crowd:
         self.everybody = (*PROVIDERS[:5], *signers, OUTSIDER)
         self.has_bls = any(item["name"] == "keep" for item in chain.policy.abi if "name" in item)
         self.job, self.terms = net.job, net.terms
-        names = ("Stakes", "Jobs", "Rounds", "Members", "Audits", "Words", "Claims", "Game")
+        names = ("Stakes", "Jobs", "Rounds", "Members", "Audits", "LateVotes", "Claims", "Game")
         addresses = {name: getattr(chain, name.lower()).address for name in names}
         self.deployment = Deployment(net.domain.chain_id, 0, addresses)
         self.fold = Fold(self.deployment, None)
@@ -173,12 +173,20 @@ class Crowd:
         newest = len(self.view.settled)
         return self.rng.choice([max(0, newest - 1)] * 3 + [newest, self.rng.randrange(newest + 2)])
 
-    def some_past(self) -> SettledRound | None:
+    def some_settled_round(self) -> SettledRound | None:
         settled = self.view.settled
-        opening = [past for past in settled if past.clock.is_opening(self.chain.now)]
-        if opening and self.rng.random() < 0.7:
-            return self.rng.choice(opening)
-        open_ = [past for past in settled if self.chain.now < past.clock.window_end]
+        initial_state = [
+            settled_round
+            for settled_round in settled
+            if settled_round.clock.is_opening(self.chain.now)
+        ]
+        if initial_state and self.rng.random() < 0.7:
+            return self.rng.choice(initial_state)
+        open_ = [
+            settled_round
+            for settled_round in settled
+            if self.chain.now < settled_round.clock.window_end
+        ]
         return self.rng.choice(open_ * 5 + list(settled)) if settled else None
 
     def some_id(self, role: Role) -> int:
@@ -202,10 +210,10 @@ class Crowd:
         signer = rng.choice(self.signers)
         return rng.choice(
             [
-                (account, members, "sit", (self.job, rng.randrange(self.terms.seats))),
-                (signer, members, "enrol", (self.job, rng.randrange(self.terms.places), bond)),
+                (account, members, "join", (self.job, rng.randrange(self.terms.seats))),
+                (signer, members, "enrol", (self.job, rng.randrange(self.terms.slots), bond)),
                 (signer, members, "ready", (self.job,)),
-                (account, members, "cutSeat", (self.job, rng.randrange(self.terms.seats))),
+                (account, members, "penaliseSeat", (self.job, rng.randrange(self.terms.seats))),
                 (account, self.chain.rounds, "advance", (self.job,)),
             ]
         )
@@ -219,7 +227,7 @@ class Crowd:
         name = f"{running.seed.hex()} {seat} {self.rng.random()}"
         reveal = self._made_up(name, self.rng.choice([8, 8, 8, 6, 5, 0]))
         said = (reveal, running.model)
-        made = commitment(running.slot, running.seed, seat, account, said)
+        made = commitment(running.round_id, running.seed, seat, account, said)
         self.committed[made] = reveal
         return (account, self.chain.rounds, "commit", (self.job, seat, running.seed, made))
 
@@ -243,23 +251,25 @@ class Crowd:
 
     def _merge(self, running: OpenRound) -> Sent:
         rng, rounds = self.rng, self.chain.rounds
-        dice, words = rng.random(), (bytes(running.words), list(running.words.values()))
+        dice, words = rng.random(), (bytes(running.votes), list(running.votes.values()))
         if dice < 0.1:
             return (self.someone(), rounds, "seedAudit", (self.job,))
         if dice < 0.15:
             return (self.someone(), rounds, "settleLate", (self.job, *words))
-        left = [p for p in map(PlaceIndex, bits(running.committee)) if p not in running.words]
+        left = [p for p in map(SlotIndex, bits(running.committee)) if p not in running.votes]
         if left and dice < 0.8:
-            place = rng.choice(left)
-            account = self.view.verifiers[running.places[place]].account
+            slot = rng.choice(left)
+            account = self.view.verifiers[running.slots[slot]].account
             has = rng.choice([running.revealed] * 4 + [rng.getrandbits(4), 2**256 - 1])
-            return (account, rounds, "word", (self.job, place, running.seed, has))
+            return (account, rounds, "vote", (self.job, slot, running.seed, has))
         return self._settle(running)
 
     def _settle(self, running: OpenRound) -> Sent:
-        had = list(bits(running.available))
-        out = Bitmap(sum(1 << s for s in had[: min(self.terms.f, self.rng.choice([0, 0, 1]))]))
-        count = self.rng.choice([0, *[len(had) - out.bit_count()] * 4])
+        available = list(bits(running.available))
+        out = Bitmap(
+            sum(1 << s for s in available[: min(self.terms.f, self.rng.choice([0, 0, 1]))])
+        )
+        count = self.rng.choice([0, *[len(available) - out.bit_count()] * 4])
         state = MODEL.digest(running.round + 1)
         verdict = Verdict(out, count, state, cid(state.hex()), bytes(8))
         accounts = committee_accounts(self.view, running)
@@ -267,7 +277,7 @@ class Crowd:
         message = running.digest_of(verdict)
         shown = (verdict, accounts, self._certificate(accounts, signers, message))
         self._expect(running, verdict, signers)
-        words = (bytes(running.words), list(running.words.values()))
+        words = (bytes(running.votes), list(running.votes.values()))
         return (self.someone(), self.chain.rounds, "settle", (self.job, *words, shown))
 
     def _certificate(
@@ -281,48 +291,48 @@ class Crowd:
 
     def _end_of(self, running: OpenRound) -> list[Sent]:
         """A settlement with what its seats and auditors say before and behind it."""
-        accounts = [self.view.verifiers[id].account for id in running.places.values()]
+        accounts = [self.view.verifiers[id].account for id in running.slots.values()]
         early = (self.job, running.round, digest("early"))
         calls: list[Sent] = [
             (self.rng.choice(accounts), self.chain.audits, "sealAuditReport", early)
         ]
         calls.append(self._settle(running))
-        past = self.view.settled_round(running.round)
-        if past is not None:
+        settled_round = self.view.settled_round(running.round)
+        if settled_round is not None:
             behind = [
-                self._leak(past),
-                *(self._key(past) for _ in past.seats),
-                self._audit_report(past),
+                self._leak(settled_round),
+                *(self._key(settled_round) for _ in settled_round.seats),
+                self._audit_report(settled_round),
             ]
             calls += [sent for sent in behind if sent is not None]
         return calls
 
     def _expect(self, running: OpenRound, verdict: Verdict, signers: list[Address]) -> None:
         """What follows in the same block may speak of the round as settled."""
-        facts = facts_of(running, verdict.excluded)
-        if not any(facts.audit_seed):
+        record = record_of(running, verdict.excluded)
+        if not any(record.audit_seed):
             return
-        places = map(PlaceIndex, bits(running.committee))
-        signed = [p for p in places if self.view.verifiers[running.places[p]].account in signers]
+        slots = map(SlotIndex, bits(running.committee))
+        signed = [p for p in slots if self.view.verifiers[running.slots[p]].account in signers]
         event = Settled(
             self.job,
             running.round,
             running.digest_of(verdict),
             verdict,
-            facts.available,
+            record.available,
             Bitmap(sum(1 << p for p in signed)),
-            facts,
+            record,
         )
         self.view = apply(self.view, event, BlockRef(0, running.seed, self.chain.now))
 
     # --- audits ---
 
     def _audit(self) -> Sent | None:
-        past = self.some_past()
-        if past is None:
+        settled_round = self.some_settled_round()
+        if settled_round is None:
             return self._early()
-        if self.rng.random() < 0.5 and self.chain.now < past.clock.keys_end:
-            return self._due(past)(past)
+        if self.rng.random() < 0.5 and self.chain.now < settled_round.clock.keys_end:
+            return self._due(settled_round)(settled_round)
         kinds = (
             self._audit_report,
             self._open,
@@ -333,14 +343,14 @@ class Crowd:
         )
         others = (self._of_auditor, self._of_auditor, self._of_auditor, self._challenge)
         more = (self._challenge, self._sign, self._late, self._grant, self._equivocated)
-        return self.rng.choice((*kinds, *others, *more))(past)
+        return self.rng.choice((*kinds, *others, *more))(settled_round)
 
-    def _due(self, past: SettledRound) -> Callable[[SettledRound], Sent | None]:
-        if past.clock.is_auditing(self.chain.now):
+    def _due(self, settled_round: SettledRound) -> Callable[[SettledRound], Sent | None]:
+        if settled_round.clock.is_auditing(self.chain.now):
             return self.rng.choice(
                 [self._audit_report, self._audit_report, self._late, self._grant]
             )
-        return self._open if past.clock.is_opening(self.chain.now) else self._key
+        return self._open if settled_round.clock.is_opening(self.chain.now) else self._key
 
     def _early(self) -> Sent:
         audits, round = self.chain.audits, self.some_round()
@@ -348,76 +358,100 @@ class Crowd:
             return (self.someone(), audits, "sealAuditReport", (self.job, round, digest("early")))
         return (self.someone(), audits, "key", (self.job, round, digest("early")))
 
-    def _audit_report(self, past: SettledRound) -> Sent | None:
-        auditors = [past.places[place] for place in past.duties]
+    def _audit_report(self, settled_round: SettledRound) -> Sent | None:
+        auditors = [settled_round.slots[slot] for slot in settled_round.duties]
         if not auditors:
             return None
         id = self.rng.choice(auditors)
         account = self.view.verifiers[id].account
-        body = Body(tuple(self._duty(past, account, seat) for seat in past.duties_of(id)))
+        body = Body(
+            tuple(self._duty(settled_round, account, seat) for seat in settled_round.duties_of(id))
+        )
         salt, raw = digest(f"salt {id}"), body.to_bytes()
-        seed = past.facts.audit_seed
-        sealed = audit_report_hash(past.slot, seed, (id, account), keccak256(raw), salt)
+        seed = settled_round.record.audit_seed
+        sealed = audit_report_hash(
+            settled_round.round_id, seed, (id, account), keccak256(raw), salt
+        )
         self.audit_reports[sealed] = raw, salt
-        return (account, self.chain.audits, "sealAuditReport", (self.job, past.round, sealed))
+        return (
+            account,
+            self.chain.audits,
+            "sealAuditReport",
+            (self.job, settled_round.round, sealed),
+        )
 
-    def _duty(self, past: SettledRound, account: Address, seat: SeatIndex) -> Duty:
-        reveal = past.reveals[seat].reveal
+    def _duty(self, settled_round: SettledRound, account: Address, seat: SeatIndex) -> Duty:
+        reveal = settled_round.reveals[seat].reveal
         words = self.keys[reveal.key_hash][1]
         dice = self.rng.random()
         if dice < 0.2:
             return Duty(seat, self.rng.choice([0, 3, len(words)]), digest("own"))
-        return Duty.fine(seat, account, words if dice < 0.8 else words[1:])
+        return Duty.valid(seat, account, words if dice < 0.8 else words[1:])
 
-    def _open(self, past: SettledRound) -> Sent | None:
-        sealed = [(id, one) for id, one in past.audit_reports.items() if one in self.audit_reports]
+    def _open(self, settled_round: SettledRound) -> Sent | None:
+        sealed = [
+            (id, one)
+            for id, one in settled_round.audit_reports.items()
+            if one in self.audit_reports
+        ]
         if not sealed:
             return None
         id, audit_report = self.rng.choice(sealed)
-        what = (self.job, past.round, id, past.facts, *self.audit_reports[audit_report])
+        what = (
+            self.job,
+            settled_round.round,
+            id,
+            settled_round.record,
+            *self.audit_reports[audit_report],
+        )
         return (self.view.verifiers[id].account, self.chain.audits, "open", what)
 
-    def _known(self, past: SettledRound) -> tuple[SeatIndex, Digest] | None:
-        if not past.reveals:
+    def _known(self, settled_round: SettledRound) -> tuple[SeatIndex, Digest] | None:
+        if not settled_round.reveals:
             return None
-        seat = self.rng.choice(list(past.reveals))
-        right = self.keys[past.reveals[seat].reveal.key_hash][0]
+        seat = self.rng.choice(list(settled_round.reveals))
+        right = self.keys[settled_round.reveals[seat].reveal.key_hash][0]
         return seat, self.rng.choice([right] * 5 + [digest("another"), Digest(bytes(32))])
 
-    def _key(self, past: SettledRound) -> Sent | None:
-        known = self._known(past)
+    def _key(self, settled_round: SettledRound) -> Sent | None:
+        known = self._known(settled_round)
         if known is None:
             return None
-        account = self.view.providers[past.seats[known[0]]].account
-        return (account, self.chain.audits, "key", (self.job, past.round, known[1]))
+        account = self.view.providers[settled_round.seats[known[0]]].account
+        return (account, self.chain.audits, "key", (self.job, settled_round.round, known[1]))
 
-    def _leak(self, past: SettledRound) -> Sent | None:
-        known = self._known(past)
+    def _leak(self, settled_round: SettledRound) -> Sent | None:
+        known = self._known(settled_round)
         if known is None:
             return None
-        return (self.someone(), self.chain.audits, "leak", (shown(past, known[0]), known[1]))
+        return (
+            self.someone(),
+            self.chain.audits,
+            "leak",
+            (shown(settled_round, known[0]), known[1]),
+        )
 
-    def _of_seat(self, past: SettledRound) -> Sent | None:
-        if not past.reveals:
+    def _of_seat(self, settled_round: SettledRound) -> Sent | None:
+        if not settled_round.reveals:
             return None
         name = self.rng.choice(["reportMissingKey", "noKey"])
-        seat = self.rng.choice(list(past.reveals))
-        return (self.someone(), self.chain.audits, name, (shown(past, seat),))
+        seat = self.rng.choice(list(settled_round.reveals))
+        return (self.someone(), self.chain.audits, name, (shown(settled_round, seat),))
 
-    def _of_auditor(self, past: SettledRound) -> Sent | None:
+    def _of_auditor(self, settled_round: SettledRound) -> Sent | None:
         """About what somebody opened, or did not; of any holder that the seat ever had."""
-        rng, audits, round = self.rng, self.chain.audits, past.round
-        known = self._known(past)
+        rng, audits, round = self.rng, self.chain.audits, settled_round.round
+        known = self._known(settled_round)
         if known is None:
             return None
         seat, key = known
-        id = HolderId(rng.choice([*past.bodies, self.some_id(Role.VERIFIER)]))
-        body = past.bodies[id].to_bytes() if id in past.bodies else b""
-        holder = rng.choice([past.seats[seat], self.some_id(Role.PROVIDER)])
+        id = HolderId(rng.choice([*settled_round.bodies, self.some_id(Role.VERIFIER)]))
+        body = settled_round.bodies[id].to_bytes() if id in settled_round.bodies else b""
+        holder = rng.choice([settled_round.seats[seat], self.some_id(Role.PROVIDER)])
         name, what = rng.choice(
             [
-                ("absent", (self.job, round, id, seat, past.facts, body)),
-                ("contest", (shown(past, seat), id, body, key)),
+                ("absent", (self.job, round, id, seat, settled_round.record, body)),
+                ("contest", (shown(settled_round, seat), id, body, key)),
                 ("settleContest", (self.job, round, rng.choice([0, id, id]), holder)),
                 ("dropped", (self.job, round, id, seat, holder, body)),
                 ("proven", (self.job, round, id, holder, body)),
@@ -425,63 +459,92 @@ class Crowd:
         )
         return (self.someone(), audits, name, what)
 
-    def _sign(self, past: SettledRound) -> Sent | None:
-        unsigned = list(map(PlaceIndex, bits(past.facts.committee & ~past.signers)))
+    def _sign(self, settled_round: SettledRound) -> Sent | None:
+        unsigned = list(
+            map(SlotIndex, bits(settled_round.record.committee & ~settled_round.signers))
+        )
         if not unsigned:
             return None
-        id = past.places[self.rng.choice(unsigned)]
+        id = settled_round.slots[self.rng.choice(unsigned)]
         account = self.view.verifiers[id].account
-        certificate = self._certificate([account], [account], past.digest)
-        return (account, self.chain.rounds, "sign", (self.job, past.facts, id, certificate))
+        certificate = self._certificate([account], [account], settled_round.digest)
+        return (
+            account,
+            self.chain.rounds,
+            "sign",
+            (self.job, settled_round.record, id, certificate),
+        )
 
-    def _late(self, past: SettledRound) -> Sent | None:
+    def _late(self, settled_round: SettledRound) -> Sent | None:
         if not self.view.verifiers:
             return None
         member = self.rng.choice(list(self.view.verifiers.values()))
-        what = (self.job, past.round, member.id, self.rng.choice([15, 0, 1, 2**256 - 1]))
-        return (member.account, self.chain.words, "lateVote", what)
+        what = (self.job, settled_round.round, member.id, self.rng.choice([15, 0, 1, 2**256 - 1]))
+        return (member.account, self.chain.late_votes, "lateVote", what)
 
-    def _grant(self, past: SettledRound) -> Sent | None:
-        told = past.facts.revealed & ~past.pay
-        seat = self.rng.choice([*bits(told or past.facts.revealed), 0])
-        following = self.view.settled_round(RoundIndex(past.round + 1))
-        facts = (past.facts, (following or past).facts)
-        said = (past.committee_seed, bytes(past.words), list(past.words.values()), list(past.late))
-        what = (self.job, past.round, seat, (*facts, *said))
-        return (self.someone(), self.chain.words, "grant", what)
+    def _grant(self, settled_round: SettledRound) -> Sent | None:
+        told = settled_round.record.revealed & ~settled_round.pay
+        seat = self.rng.choice([*bits(told or settled_round.record.revealed), 0])
+        following = self.view.settled_round(RoundIndex(settled_round.round + 1))
+        record = (settled_round.record, (following or settled_round).record)
+        said = (
+            settled_round.committee_seed,
+            bytes(settled_round.votes),
+            list(settled_round.votes.values()),
+            list(settled_round.late),
+        )
+        what = (self.job, settled_round.round, seat, (*record, *said))
+        return (self.someone(), self.chain.late_votes, "grant", what)
 
-    def _equivocated(self, past: SettledRound) -> Sent | None:
-        signers = list(map(PlaceIndex, bits(past.signers)))
+    def _equivocated(self, settled_round: SettledRound) -> Sent | None:
+        signers = list(map(SlotIndex, bits(settled_round.signers)))
         if not signers or self.rng.random() < 0.7:
             return None
-        id = past.places[self.rng.choice(signers)]
+        id = settled_round.slots[self.rng.choice(signers)]
         account = self.view.verifiers[id].account
         both = []
         for name in self.rng.choice([("one", "two"), ("one", "one")]):
             verdict = Verdict(NO_BITS, 0, digest(name), b"", bytes(8))
-            message = certificate_hash(past.slot, past.facts.seed, past.facts.words, verdict)
+            message = certificate_hash(
+                settled_round.round_id,
+                settled_round.record.seed,
+                settled_round.record.votes,
+                verdict,
+            )
             signed = self._certificate([account], [account], message)
             both.append((verdict, [account], signed))
-        what = (self.job, past.round, id, past.facts.seed, past.facts.words, both)
-        return (self.someone(), self.chain.words, "equivocated", what)
+        what = (
+            self.job,
+            settled_round.round,
+            id,
+            settled_round.record.seed,
+            settled_round.record.votes,
+            both,
+        )
+        return (self.someone(), self.chain.late_votes, "equivocated", what)
 
     # --- games ---
 
-    def _challenge(self, past: SettledRound) -> Sent | None:
+    def _challenge(self, settled_round: SettledRound) -> Sent | None:
         rng, game = self.rng, self.chain.game
         open_ = [one for one in self.view.games.values() if one.is_open]
         if open_ and rng.random() < 0.4:
             one = rng.choice(open_)
-            ends = (self.someone(), game, "endFallen", (one.claim.set,))
+            ends = (self.someone(), game, "endSlashed", (one.claim.set,))
             return rng.choice([ends, (self.someone(), game, "timeout", (one.id,))])
         try:
-            said = Said.of(self.view, (past.round, rng.choice(list(past.reveals))), MODEL, PROGRAM)
+            said = SeatStatements.of(
+                self.view,
+                (settled_round.round, rng.choice(list(settled_round.reveals))),
+                MODEL,
+                PROGRAM,
+            )
             segment = rng.randrange(max(1, said.segments))
             evidence = said.evidence(segment)
         except (ProtocolError, IndexError):
             return None
         bond = rng.choice([1, 10, 10, 11]) * self.terms.provider_bond // 10
-        accusers = [self.view.verifiers[id].account for id in past.bodies] or [OUTSIDER]
+        accusers = [self.view.verifiers[id].account for id in settled_round.bodies] or [OUTSIDER]
         who = rng.choice([*accusers, OUTSIDER])
         if rng.random() < 0.2:
             return (who, game, "crowdedOut", (evidence,))
@@ -534,13 +597,13 @@ class Crowd:
         seed = digest("none") if running is None else running.seed
         seat, id = rng.randrange(self.terms.seats), self.some_id(Role.VERIFIER)
         kinds: list[tuple[Contract, str, tuple[object, ...]]] = [
-            (chain.members, "sit", (job, seat)),
+            (chain.members, "join", (job, seat)),
             (chain.members, "leaveSeat", (job,)),
             (chain.members, "disagree", (job, seed, digest("another"))),
-            (chain.members, "cutSeat", (job, rng.choice([seat, 255, 65535]))),
+            (chain.members, "penaliseSeat", (job, rng.choice([seat, 255, 65535]))),
             (chain.members, "ready", (job,)),
             (chain.members, "leavePool", (job,)),
-            (chain.members, "cutMember", (job, self.some_round(), id)),
+            (chain.members, "penaliseMember", (job, self.some_round(), id)),
             (chain.members, "announceGateway", (f"http://{rng.random()}",)),
             (chain.jobs, "proposeOwner", (self.someone(), self.someone())),
             (chain.jobs, "acceptOwner", (self.someone(),)),
@@ -564,8 +627,8 @@ class Asked:
         self.chain, self.job, self.terms = crowd.chain, crowd.job, crowd.terms
         self.folded = crowd.view
         running = crowd.view.open
-        self.words = {} if running is None else dict(running.words)
-        self.settled = [Bodies(past) for past in crowd.view.settled]
+        self.votes = {} if running is None else dict(running.votes)
+        self.settled = [Bodies(settled_round) for settled_round in crowd.view.settled]
 
     def wait(self, seconds: int) -> None:
         self.chain.now += seconds
@@ -577,5 +640,5 @@ class Asked:
 class Bodies:
     """What was opened of a round, as bytes."""
 
-    def __init__(self, past: SettledRound) -> None:
-        self.bodies = {id: body.to_bytes() for id, body in past.bodies.items()}
+    def __init__(self, settled_round: SettledRound) -> None:
+        self.bodies = {id: body.to_bytes() for id, body in settled_round.bodies.items()}

@@ -12,14 +12,14 @@ from tests.integration.protocol.live import Chain
 
 from atoll.protocol import pay
 from atoll.protocol.game_records import GameRecord
-from atoll.protocol.hashing import facts_hash
+from atoll.protocol.hashing import record_hash
 from atoll.protocol.holders import Holder
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.owners import Ownership, ownership_of
 from atoll.protocol.played import rebuilt
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import NO_ROUND, Address, Phase, Role, bits, to_bitmap
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_ROUND, Address, Phase, Role, bits, to_bitmap
 
 Compared = tuple[object, object, object]
 FOREVER = 2**24 - 1
@@ -35,8 +35,8 @@ def compared(chain: Chain, view: JobView) -> Iterator[Compared]:
     for role in Role:
         for id in range(1, len(view.holders(role)) + 2):
             yield from _holder(chain, view, role, id)
-    for past in view.settled:
-        yield from _settled(chain, view, past)
+    for settled_round in view.settled:
+        yield from _settled(chain, view, settled_round)
     yield from _games(chain, view)
     yield from _money(chain, view)
 
@@ -56,14 +56,14 @@ def _state(chain: Chain, view: JobView) -> Iterator[Compared]:
     (state,) = chain.call(chain.rounds, "state", view.job_id)
     yield "head", state[:3], (view.status, view.phase, view.round)
     yield "held", state[8], view.held
-    uncut = to_bitmap(h.index for h in view.providers.values() if h.missed != NO_ROUND)
-    yield "owing", state[11], uncut
+    unpenalised = to_bitmap(h.index for h in view.providers.values() if h.missed != NO_ROUND)
+    yield "owing", state[11], unpenalised
     yield "model", state[16], view.model
     if view.open is not None:
         yield from _running(state, view.open)
     elif view.phase is Phase.WAITING:
         yield "waiting", state[3:8], (state[3], 0, bytes(32), bytes(32), state[7])
-        yield "ready", state[12], view.ready_places(view.round)
+        yield "ready", state[12], view.ready_slots(view.round)
         yield "seated", state[9:11], (0, 0)
 
 
@@ -76,11 +76,11 @@ def _running(state: tuple[object, ...], running: OpenRound) -> Iterator[Compared
         yield "waiting", state[10], running.standing & ~done
     yield "pool", state[12:14], (running.ready, running.committee)
     yield "reveals", state[14], running.reveal_accumulator
-    words = state[15]
-    assert isinstance(words, bytes)
-    yield "words", words[:28], running.words_accumulator[:28]
-    ranks = [at for at, place in enumerate(bits(running.committee)) if place in running.words]
-    yield "spoke", int.from_bytes(words[28:], "big"), to_bitmap(ranks)
+    votes = state[15]
+    assert isinstance(votes, bytes)
+    yield "votes", votes[:28], running.votes_accumulator[:28]
+    ranks = [at for at, slot in enumerate(bits(running.committee)) if slot in running.votes]
+    yield "spoke", int.from_bytes(votes[28:], "big"), to_bitmap(ranks)
 
 
 def _holder(chain: Chain, view: JobView, role: Role, id: int) -> Iterator[Compared]:
@@ -89,10 +89,10 @@ def _holder(chain: Chain, view: JobView, role: Role, id: int) -> Iterator[Compar
     if ours is None:
         yield (role, id), to_checksum_address(said[0]), NOBODY
         return
-    account, index, start, to, claimed_to, is_released, has_fallen = said
-    theirs = (to_checksum_address(account), index, start, to, is_released, has_fallen)
+    account, index, start, to, claimed_to, is_released, is_slashed = said
+    theirs = (to_checksum_address(account), index, start, to, is_released, is_slashed)
     end = FOREVER if ours.to == NO_ROUND else ours.to
-    what = (ours.account, ours.index, ours.start, end, ours.is_released, ours.has_fallen)
+    what = (ours.account, ours.index, ours.start, end, ours.is_released, ours.is_slashed)
     yield (role, id), theirs, what
     yield (role, id, "claimed"), max(start, claimed_to), ours.claimed_to
     yield (
@@ -100,7 +100,7 @@ def _holder(chain: Chain, view: JobView, role: Role, id: int) -> Iterator[Compar
         chain.call(chain.members, "bondOf", view.job_id, role, id)[0],
         ours.bond,
     )
-    if has_fallen and role is Role.PROVIDER:
+    if is_slashed and role is Role.PROVIDER:
         (lost,) = chain.call(chain.members, "lostFrom", view.job_id, role, id)
         yield (role, id, "lost"), lost, ours.lost_from
     yield from _part(chain, view, ours)
@@ -113,45 +113,49 @@ def _part(chain: Chain, view: JobView, holder: Holder) -> Iterator[Compared]:
         yield (holder.account, "part"), said, ours and (ours.role, ours.id)
 
 
-def _settled(chain: Chain, view: JobView, past: SettledRound) -> Iterator[Compared]:
-    where = (view.job_id, past.round)
+def _settled(chain: Chain, view: JobView, settled_round: SettledRound) -> Iterator[Compared]:
+    where = (view.job_id, settled_round.round)
     (times,) = chain.call(chain.rounds, "timesOf", *where)
-    clock = past.clock
+    clock = settled_round.clock
     ends = (clock.settled_at, clock.audit_end, clock.open_end, clock.keys_end)
-    yield (past.round, "times"), times[:6], (*ends, clock.half, clock.window_end)
+    yield (settled_round.round, "times"), times[:6], (*ends, clock.half, clock.window_end)
     pay_, lost, signed = chain.call(chain.rounds, "rowsOf", *where)
-    unpaid = past.facts.revealed & ~past.unearned & ~past.pay
-    yield (past.round, "rows"), (pay_, lost, signed), (past.pay, unpaid, past.signers)
-    (kept,) = chain.call(chain.rounds, "factsOf", *where)
+    unpaid = settled_round.record.revealed & ~settled_round.unearned & ~settled_round.pay
     yield (
-        (past.round, "facts"),
+        (settled_round.round, "rows"),
+        (pay_, lost, signed),
+        (settled_round.pay, unpaid, settled_round.signers),
+    )
+    (kept,) = chain.call(chain.rounds, "recordOf", *where)
+    yield (
+        (settled_round.round, "record"),
         (kept[:KEPT], True),
-        (facts_hash(past.facts)[:KEPT], past.is_consistent),
+        (record_hash(settled_round.record)[:KEPT], settled_round.is_consistent),
     )
     (silent,) = chain.call(chain.rounds, "absentOf", *where)
-    yield (past.round, "silent"), silent, past.silent
+    yield (settled_round.round, "silent"), silent, settled_round.silent
     (leaked,) = chain.call(chain.audits, "leakedOf", *where)
-    yield (past.round, "leaked"), leaked, to_bitmap(past.leaks)
-    for holder in past.places.values():
-        yield from _audit_report(chain, view, past, view.verifiers[holder])
+    yield (settled_round.round, "leaked"), leaked, to_bitmap(settled_round.leaks)
+    for holder in settled_round.slots.values():
+        yield from _audit_report(chain, view, settled_round, view.verifiers[holder])
 
 
 def _audit_report(
-    chain: Chain, view: JobView, past: SettledRound, member: Holder
+    chain: Chain, view: JobView, settled_round: SettledRound, member: Holder
 ) -> Iterator[Compared]:
     """Of a member of the round: what it sealed in time, or how many of its duties earn."""
     account = member.account
-    (record,) = chain.call(chain.audits, "auditReportOf", view.job_id, past.round, account)
+    (record,) = chain.call(chain.audits, "auditReportOf", view.job_id, settled_round.round, account)
     value = int.from_bytes(record, "big")
-    what = (past.round, account, "sealAuditReport")
+    what = (settled_round.round, account, "sealAuditReport")
     if value >> 47 & 1:
-        earning = pay.duties_paid(past, member)
+        earning = pay.duties_paid(settled_round, member)
         yield what, value & (1 << 46) - 1, earning
-        yield what, record[:KEPT], past.bodies[member.id].hash[:KEPT]
+        yield what, record[:KEPT], settled_round.bodies[member.id].hash[:KEPT]
         return
-    yield what, None, past.bodies.get(member.id)
-    is_in_time = past.clock.is_auditing(value & (1 << 46) - 1)
-    ours = past.audit_reports.get(member.id)
+    yield what, None, settled_round.bodies.get(member.id)
+    is_in_time = settled_round.clock.is_auditing(value & (1 << 46) - 1)
+    ours = settled_round.audit_reports.get(member.id)
     yield what, record[:KEPT] if is_in_time else None, ours and ours[:KEPT]
 
 

@@ -29,8 +29,7 @@ from atoll.protocol.certificates import certificate_bytes
 from atoll.protocol.claims import shown
 from atoll.protocol.events import EVENT_TYPES, ContractEvent, JobCreated
 from atoll.protocol.rounds import apply
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_ROUND,
     TOKEN,
     Address,
@@ -44,6 +43,7 @@ from atoll.protocol.words import (
     SeatIndex,
     Terms,
 )
+from atoll.protocol.views import JobView
 
 LONGEST_GAME = 20_000
 SUBMITTER = address("submitter")
@@ -101,13 +101,13 @@ class Chain:
         rounds, members = self.rounds.address, self.members.address
         self.audits = self.deploy("Audits", rounds, members, jobs)
         audits = self.audits.address
-        self.words = self.deploy("Words", rounds, members, audits)
-        words = self.words.address
+        self.late_votes = self.deploy("LateVotes", rounds, members, audits)
+        late_votes = self.late_votes.address
         claims = self.claims = self.deploy("Claims", rounds, members, jobs, audits)
         for contract, others in (
             (self.stakes, (members, jobs)),
-            (self.rounds, (members, audits, words)),
-            (self.members, (rounds, audits, words, claims.address, game.address)),
+            (self.rounds, (members, audits, late_votes)),
+            (self.members, (rounds, audits, late_votes, claims.address, game.address)),
             (self.audits, (game.address,)),
             (claims, (game.address,)),
             (game, (claims.address,)),
@@ -267,9 +267,9 @@ class Live(Network):
 
     # --- every action ---
 
-    def sit(self, account: Address, seat: int) -> None:
-        sent = (account, self.chain.members, "sit", self.job, seat)
-        self.both(sent, lambda: super(Live, self).sit(account, seat))
+    def join(self, account: Address, seat: int) -> None:
+        sent = (account, self.chain.members, "join", self.job, seat)
+        self.both(sent, lambda: super(Live, self).join(account, seat))
 
     def leave_seat(self, account: Address) -> None:
         sent = (account, self.chain.members, "leaveSeat", self.job)
@@ -280,13 +280,13 @@ class Live(Network):
         sent = (account, self.chain.members, "disagree", self.job, self.seed, root)
         self.both(sent, lambda: super(Live, self).disagree(account))
 
-    def cut_seat(self, seat: int) -> None:
-        sent = (WATCHER, self.chain.members, "cutSeat", self.job, seat)
-        self.both(sent, lambda: super(Live, self).cut_seat(seat))
+    def penalise_seat(self, seat: int) -> None:
+        sent = (WATCHER, self.chain.members, "penaliseSeat", self.job, seat)
+        self.both(sent, lambda: super(Live, self).penalise_seat(seat))
 
-    def enrol(self, account: Address, place: int, bond: int) -> None:
-        sent = (account, self.chain.members, "enrol", self.job, place, bond)
-        self.both(sent, lambda: super(Live, self).enrol(account, place, bond))
+    def enrol(self, account: Address, slot: int, bond: int) -> None:
+        sent = (account, self.chain.members, "enrol", self.job, slot, bond)
+        self.both(sent, lambda: super(Live, self).enrol(account, slot, bond))
 
     def say_ready(self, account: Address) -> None:
         sent = (account, self.chain.members, "ready", self.job)
@@ -300,9 +300,9 @@ class Live(Network):
         sent = (WATCHER, self.chain.members, "release", self.job, role, id)
         self.both(sent, lambda: super(Live, self).release(role, id))
 
-    def cut_member(self, round: int, id: int) -> None:
-        sent = (WATCHER, self.chain.members, "cutMember", self.job, round, id)
-        self.both(sent, lambda: super(Live, self).cut_member(round, id))
+    def penalise_member(self, round: int, id: int) -> None:
+        sent = (WATCHER, self.chain.members, "penaliseMember", self.job, round, id)
+        self.both(sent, lambda: super(Live, self).penalise_member(round, id))
 
     def advance(self) -> None:
         sent = (WATCHER, self.chain.rounds, "advance", self.job)
@@ -326,39 +326,41 @@ class Live(Network):
 
     def say(self, account: Address, has: int) -> None:
         mine = self.own(account)
-        place = mine.index if mine else 0
-        sent = (account, self.chain.rounds, "word", self.job, place, self.seed, has)
+        slot = mine.index if mine else 0
+        sent = (account, self.chain.rounds, "vote", self.job, slot, self.seed, has)
         self.both(sent, lambda: super(Live, self).say(account, has))
 
     def settle(
         self, signers: set[int], excluded: set[int] | None = None, merged: int | None = None
     ) -> None:
         out = excluded or set()
-        count = max(0, len(self.had() - out)) if merged is None else merged
+        count = max(0, len(self.available() - out)) if merged is None else merged
         verdict = self.verdict(out, count)
         committee = [self.at(Role.VERIFIER, p, self.round).account for p in sorted(self.committee)]
         message = self.certified(verdict)
         signed = {
             account: signature(account, message)
-            for place, account in zip(sorted(self.committee), committee, strict=True)
-            if place in signers
+            for slot, account in zip(sorted(self.committee), committee, strict=True)
+            if slot in signers
         }
-        said = (bytes(self.words), list(self.words.values()))
+        said = (bytes(self.votes), list(self.votes.values()))
         certificate = certificate_bytes(committee, signed)
         shown = (verdict, committee, certificate)
         sent = (WATCHER, self.chain.rounds, "settle", self.job, *said, shown)
         self.both(sent, lambda: super(Live, self).settle(signers, excluded, merged))
 
     def settle_late(self) -> None:
-        said = (bytes(self.words), list(self.words.values()))
+        said = (bytes(self.votes), list(self.votes.values()))
         sent = (WATCHER, self.chain.rounds, "settleLate", self.job, *said)
         self.both(sent, super().settle_late)
 
     def sign(self, id: int) -> None:
-        past = self.settled[-1]
+        settled_round = self.settled[-1]
         account = self.member(Role.VERIFIER, id).account
-        certificate = certificate_bytes([account], {account: signature(account, past.digest)})
-        sent = (account, self.chain.rounds, "sign", self.job, past.facts, id, certificate)
+        certificate = certificate_bytes(
+            [account], {account: signature(account, settled_round.digest)}
+        )
+        sent = (account, self.chain.rounds, "sign", self.job, settled_round.record, id, certificate)
         self.both(sent, lambda: super(Live, self).sign(id))
 
     def cancel(self) -> None:
@@ -371,7 +373,7 @@ class Live(Network):
 
     def open_audit_report(self, round: int, id: int, body: bytes, salt: Digest) -> None:
         account = self.member(Role.VERIFIER, id).account
-        what = (self.job, round, id, self.settled[round].facts, body, salt)
+        what = (self.job, round, id, self.settled[round].record, body, salt)
         sent = (account, self.chain.audits, "open", *what)
         self.both(sent, lambda: super(Live, self).open_audit_report(round, id, body, salt))
 
@@ -389,19 +391,29 @@ class Live(Network):
 
     def late_vote(self, round: int, id: int, has: int) -> None:
         account = self.member(Role.VERIFIER, id).account
-        sent = (account, self.chain.words, "lateVote", self.job, round, id, has)
+        sent = (account, self.chain.late_votes, "lateVote", self.job, round, id, has)
         self.both(sent, lambda: super(Live, self).late_vote(round, id, has))
 
     def grant(self, round: int, seat: int) -> None:
-        past = self.folded.settled[round]
-        facts = (past.facts, self.settled[-1].facts)
-        said = (past.committee_seed, bytes(past.words), list(past.words.values()), list(past.late))
-        sent = (WATCHER, self.chain.words, "grant", self.job, round, seat, (*facts, *said))
+        settled_round = self.folded.settled[round]
+        record = (settled_round.record, self.settled[-1].record)
+        said = (
+            settled_round.committee_seed,
+            bytes(settled_round.votes),
+            list(settled_round.votes.values()),
+            list(settled_round.late),
+        )
+        sent = (WATCHER, self.chain.late_votes, "grant", self.job, round, seat, (*record, *said))
         self.both(sent, lambda: super(Live, self).grant(round, seat))
 
     def contest(self, round: int, id: int, seat: int, by: Address) -> None:
-        past = self.settled[round]
-        what = (self._shown(round, seat), id, past.bodies.get(id, b""), past.keys[seat])
+        settled_round = self.settled[round]
+        what = (
+            self._shown(round, seat),
+            id,
+            settled_round.bodies.get(id, b""),
+            settled_round.keys[seat],
+        )
         sent = (by, self.chain.audits, "contest", *what)
         self.both(sent, lambda: super(Live, self).contest(round, id, seat, by))
 
@@ -411,8 +423,8 @@ class Live(Network):
         self.both(sent, lambda: super(Live, self).settle_contest(round, id, seat))
 
     def prove(self, round: int, id: int, seat: int) -> None:
-        past = self.settled[round]
-        about = (round, id, past.holders[seat], past.bodies.get(id, b""))
+        settled_round = self.settled[round]
+        about = (round, id, settled_round.holders[seat], settled_round.bodies.get(id, b""))
         sent = (WATCHER, self.chain.audits, "proven", self.job, *about)
         self.both(sent, lambda: super(Live, self).prove(round, id, seat))
 
@@ -425,10 +437,10 @@ class Live(Network):
         self.both(sent, lambda: super(Live, self).no_key(round, seat, by))
 
     def report_absent(self, round: int, id: int) -> None:
-        past = self.settled[round]
-        body = past.bodies.get(id, b"")
+        settled_round = self.settled[round]
+        body = settled_round.bodies.get(id, b"")
         left = self.duties(round, id) - {body[at] for at in range(0, len(body), 35)}
-        what = (self.job, round, id, min(left, default=0), past.facts, body)
+        what = (self.job, round, id, min(left, default=0), settled_round.record, body)
         sent = (WATCHER, self.chain.audits, "absent", *what)
         self.both(sent, lambda: super(Live, self).report_absent(round, id))
 
@@ -454,27 +466,30 @@ class Live(Network):
         assert (view.status, view.phase, view.round) == state[:3]
         assert view == self.view
         assert (view.held, view.model) == (state[8], state[16])
-        uncut = {h.index for h in view.providers.values() if h.missed != NO_ROUND}
-        assert uncut == numbers(state[11])
+        unpenalised = {h.index for h in view.providers.values() if h.missed != NO_ROUND}
+        assert unpenalised == numbers(state[11])
         if view.open is not None:
             running = view.open
             assert (running.committee_draw, running.deadline, running.seed) == state[3:6]
             assert running.audit_seed == state[7]
             assert (running.ready, running.committee) == state[12:14]
             assert running.reveal_accumulator == state[14]
-            assert running.words_accumulator[:28] == state[15][:28]
-        for past in view.settled:
-            self._check_round(past.round)
+            assert running.votes_accumulator[:28] == state[15][:28]
+        for settled_round in view.settled:
+            self._check_round(settled_round.round)
 
     def _check_round(self, round: int) -> None:
-        past, chain = self.folded.settled[round], self.chain
+        settled_round, chain = self.folded.settled[round], self.chain
         (times,) = chain.call(chain.rounds, "timesOf", self.job, round)
-        clock = past.clock
+        clock = settled_round.clock
         ends = (clock.settled_at, clock.audit_end, clock.open_end, clock.keys_end)
         assert (*ends, clock.half, clock.window_end) == times[:6]
         pay, _, signed = chain.call(chain.rounds, "rowsOf", self.job, round)
-        assert (numbers(past.pay), numbers(past.signers)) == (numbers(pay), numbers(signed))
-        assert past.is_consistent
+        assert (numbers(settled_round.pay), numbers(settled_round.signers)) == (
+            numbers(pay),
+            numbers(signed),
+        )
+        assert settled_round.is_consistent
 
 
 def signature(account: Address, message: Digest) -> bytes:

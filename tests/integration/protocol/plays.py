@@ -14,13 +14,13 @@ from tests.support.identities import digest
 from tests.unit.protocol.models import HEADER, LEAVES, PROGRAM, TEMPLATE
 
 from atoll.protocol.game_records import GameRecord
-from atoll.protocol.games.claims import Claim, Move, ProgramPart
-from atoll.protocol.games.machine import Game, Phase, result_of
+from atoll.protocol.games.game_machine import Game, GamePhase, result_of
+from atoll.protocol.games.moves import Claim, Move, ProgramPart
 from atoll.protocol.games.players import NothingDiffers, answered, attack, defend
 from atoll.protocol.games.trees import MemoryTree, piece_tree, top
 from atoll.protocol.merkle import merkle_proof
 from atoll.protocol.played import rebuilt
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 
 _WORK = 8 + 4 * HEADER.micro_batches
 
@@ -88,11 +88,11 @@ def move_of(record: GameRecord, works: Mapping[Digest, bytes]) -> tuple[bool, Mo
     Nobody proves anything: of a run that is made up nothing can be computed.
 
     Args:
-        works: of segments, by their plain words.
+        works: of segments, by their plain work tags.
     """
     claim = record.claim
     game: Game = rebuilt(claim, record.began_at, record.moves)
-    if game.phase is Phase.PROVE or record.decided:
+    if game.phase is GamePhase.PROVE or record.decided:
         return None
     said = works.get(claim.work_tag, works_of("another"))
     by_holder = game.phase.is_holders

@@ -20,9 +20,9 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex
 from atoll.job.account import statements
-from atoll.job.holdings import Found, holdings
+from atoll.job.holdings import HeldByContracts, holdings
 from atoll.protocol import bls
-from atoll.protocol.words import TOKEN, Address, Role
+from atoll.protocol.types import TOKEN, Address, Role
 
 BLOCKS = 80
 COMMITTEE = 32
@@ -56,7 +56,7 @@ def crowd_of(chain: Chain, rng: random.Random, signers: tuple[Address, ...] = FE
         f=rng.choice([0, 1]),
         min_providers=1,
         min_verifiers=1,
-        places=rng.choice([2, 4]) if signers is FEW else len(signers) - 2,
+        slots=rng.choice([2, 4]) if signers is FEW else len(signers) - 2,
         program=PROGRAM.root,
     )
     net = Live(chain, terms)
@@ -77,7 +77,7 @@ def check_holdings(crowd: Crowd) -> set[str]:
     for account in owed:
         has = holdings(crowd.events, account, owed)
         stakes = [chain.call(chain.stakes, "stakeOf", account, role) for role in Role]
-        found = Found(
+        found = HeldByContracts(
             sum(active + unbonding for active, _, unbonding in stakes),
             {who: chain.call(chain.game, "owed", who)[0] for who in owed},
             chain.call(chain.jobs, "keptOf", account)[0],
@@ -85,7 +85,7 @@ def check_holdings(crowd: Crowd) -> set[str]:
         assert list(has.faults(found)) == []
         (told,) = statements({crowd.job: crowd.view}, crowd.events, account, chain.now) or (None,)
         assert told is None or told.faults == ()
-        had |= {name for name in ("won", "cut", "bonds", "gained") if getattr(has, name)}
+        had |= {name for name in ("won", "slashed", "bonds", "gained") if getattr(has, name)}
     return had
 
 
@@ -122,8 +122,8 @@ def test_a_view_is_what_the_contracts_answer_whatever_anybody_sends(
             assert differences(Asked(crowd)) == set()
     end_games(crowd)
     had |= check_holdings(crowd)
-    assert {"bonds", "cut"} <= had
-    assert {"sit", "enrol", "ready", "commit", "sealAuditReport", "key", MOVE} <= crowd.taken
+    assert {"bonds", "slashed"} <= had
+    assert {"join", "enrol", "ready", "commit", "sealAuditReport", "key", MOVE} <= crowd.taken
 
 
 def register(crowd: Crowd) -> None:
@@ -141,14 +141,14 @@ def register(crowd: Crowd) -> None:
 
 
 def enter(crowd: Crowd) -> None:
-    """Members in most places, some of them with one bond and some with another, and seats."""
+    """Members in most slots, some of them with one bond and some with another, and seats."""
     members, job = crowd.chain.members, crowd.job
     bond = crowd.terms.verifier_bond
     for at in range(0, len(MANY) - 4, 11):
         some = list(enumerate(MANY))[at : at + 11]
-        sat = [(a, members, "enrol", (job, i, bond * (10 + i % 3) // 10)) for i, a in some]
-        crowd.block([*sat, *((a, members, "ready", (job,)) for _, a in some)], 1)
-    crowd.block([(a, members, "sit", (job, i)) for i, a in enumerate(PROVIDERS[:4])], 1)
+        joined = [(a, members, "enrol", (job, i, bond * (10 + i % 3) // 10)) for i, a in some]
+        crowd.block([*joined, *((a, members, "ready", (job,)) for _, a in some)], 1)
+    crowd.block([(a, members, "join", (job, i)) for i, a in enumerate(PROVIDERS[:4])], 1)
 
 
 @pytest.mark.parametrize("policy", ["BlsPolicy"])
@@ -165,7 +165,7 @@ def test_it_is_in_a_job_of_bls_certificates_and_more_members_than_a_committee_ha
         if crowd.view.settled and block >= BLOCKS // 4:
             break
     # Later ones may be smaller, as members leave.
-    assert crowd.view.settled[0].facts.committee.bit_count() == COMMITTEE
+    assert crowd.view.settled[0].record.committee.bit_count() == COMMITTEE
 
 
 @pytest.mark.parametrize("policy", ["EcdsaPolicy"])

@@ -24,26 +24,26 @@ from tests.unit.protocol.models import MODEL, PROGRAM, with_reset_periods
 from tests.unit.protocol.network import Refused, numbers
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.decode import from_abi
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import ProtocolError
 from atoll.protocol import pay
 from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import certificate_bytes
-from atoll.protocol.claims import ProgramHeader, Said
+from atoll.protocol.claims import ProgramHeader, SeatStatements
 from atoll.protocol.events import EVENT_TYPES, Missed
-from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.moves import Claim
 from atoll.protocol.hashing import certificate_hash
-from atoll.protocol.keeper_calls import Call, KeeperCall, keeper_calls, leaked_keys
-from atoll.protocol.late_votes import electors, grantable, lacks_word, without_pay
-from atoll.protocol.owes import Duty, Owed, owed_by
-from atoll.protocol.words import (
+from atoll.protocol.keeper_calls import KeeperCall, KeeperCallKind, keeper_calls, leaked_keys
+from atoll.protocol.late_votes import electors, grantable, lacks_vote, without_pay
+from atoll.protocol.obligations import Duty, Obligation, obligations_of
+from atoll.protocol.types import (
     NO_ROUND,
     Address,
     HolderId,
     JobStatus,
-    Miss,
+    MissedDuty,
     Phase,
     Role,
     RoundIndex,
@@ -70,13 +70,13 @@ def chain(anvil: Anvil) -> Chain:
     return Chain(anvil)
 
 
-def started(chain: Chain, terms: Terms, seats: int = 4, places: int = 4) -> Script:
+def started(chain: Chain, terms: Terms, seats: int = 4, slots: int = 4) -> Script:
     net = Live(chain, terms)
     for seat in range(seats):
-        net.sit(PROVIDERS[seat], seat)
-    for place in range(places):
-        net.enrol(VERIFIERS[place], place, terms.verifier_bond)
-        net.say_ready(VERIFIERS[place])
+        net.join(PROVIDERS[seat], seat)
+    for slot in range(slots):
+        net.enrol(VERIFIERS[slot], slot, terms.verifier_bond)
+        net.say_ready(VERIFIERS[slot])
     net.check()
     return Script(net)
 
@@ -101,7 +101,7 @@ def test_an_honest_job_from_its_first_seat_to_its_last_coin(chain: Chain) -> Non
     script.audit(first)
     script.audit(second)
     net.check()
-    net.wait_until(max(past.ends["window"] for past in net.settled))
+    net.wait_until(max(settled_round.ends["window"] for settled_round in net.settled))
     finish(net)
     assert net.status is JobStatus.DONE
     assert all(m.released for m in net.members.values())
@@ -119,7 +119,7 @@ def test_keys_that_are_missing_or_wrong_lose_pay_and_then_the_bond(chain: Chain)
     script.train()
     script.say()
     net.settle(set(sorted(net.committee)[:3]))
-    late = net.settled[round].places[max(net.committee)]
+    late = net.settled[round].slots[max(net.committee)]
     net.sign(late)
     ends = net.settled[round].ends
     for id in script.auditors(round):
@@ -134,11 +134,15 @@ def test_keys_that_are_missing_or_wrong_lose_pay_and_then_the_bond(chain: Chain)
     net.report_missing_key(round, 2)
     net.wait_until(ends["half"])
     calls = {(one.call, one.seat) for one in keeper_calls(net.folded, net.chain.now)}
-    assert {(Call.NO_KEY, 1), (Call.NO_KEY, 2), (Call.REPORT_MISSING_KEY, 1)} <= calls
+    assert {
+        (KeeperCallKind.NO_KEY, 1),
+        (KeeperCallKind.NO_KEY, 2),
+        (KeeperCallKind.REPORT_MISSING_KEY, 1),
+    } <= calls
     net.no_key(round, 1, WATCHER)
     net.no_key(round, 2, WATCHER)
     net.check()
-    lost = [holder for holder in net.folded.providers.values() if holder.has_fallen]
+    lost = [holder for holder in net.folded.providers.values() if holder.is_slashed]
     assert {holder.index for holder in lost} == {1, 2}
     assert all(holder.bond == 0 and holder.lost_from == round for holder in lost)
     net.wait_until(ends["window"])
@@ -158,12 +162,16 @@ def test_who_is_silent_in_the_committee_draw_that_a_job_expires_in_misses(chain:
     net.wait_until(max(net.terms.expiry, net.deadline))
     net.settle_late()
     net.check()
-    cuts = [one for one in keeper_calls(net.folded, net.chain.now) if one.call is Call.CUT_MEMBER]
-    assert [one.holder for one in cuts] == [net.settled[round].places[silent]]
-    carry_out(net, cuts[0])
-    for place in net.committee - {silent}:
+    penalties = [
+        one
+        for one in keeper_calls(net.folded, net.chain.now)
+        if one.call is KeeperCallKind.PENALISE_MEMBER
+    ]
+    assert [one.holder for one in penalties] == [net.settled[round].slots[silent]]
+    carry_out(net, penalties[0])
+    for slot in net.committee - {silent}:
         with pytest.raises(Refused):
-            net.cut_member(round, net.settled[round].places[place])
+            net.penalise_member(round, net.settled[round].slots[slot])
     net.check()
     net.wait_until(net.settled[round].ends["window"])
     finish(net)
@@ -191,18 +199,20 @@ def test_what_the_law_claims_is_what_the_contract_reads(chain: Chain) -> None:
     for round in (0, 1):
         script.show_keys(round)
         for seat in map(SeatIndex, range(4)):
-            compare_claims(net, Said.of(net.folded, (RoundIndex(round), seat), MODEL, PROGRAM))
+            compare_claims(
+                net, SeatStatements.of(net.folded, (RoundIndex(round), seat), MODEL, PROGRAM)
+            )
 
 
-def compare_claims(net: Live, said: Said) -> None:
-    """The seat's own, and those of whoever called it fine."""
-    auditors = [id for id, body in said.past.bodies.items() if body.of(said.seat)]
+def compare_claims(net: Live, said: SeatStatements) -> None:
+    """The seat's own, and those of whoever called it valid."""
+    auditors = [id for id, body in said.settled_round.bodies.items() if body.of(said.seat)]
     assert auditors
     for each in (said, *(replace(said, member=id) for id in auditors)):
-        for segment, is_link in ((0, False), (3, False), (said.segments - 1, True)):
-            evidence = each.evidence(segment, is_link=is_link)
+        for segment, is_update_proof in ((0, False), (3, False), (said.segments - 1, True)):
+            evidence = each.evidence(segment, is_update_proof=is_update_proof)
             (read,) = net.chain.call(net.chain.claims, "claim", evidence)
-            assert from_abi(Claim, read) == each.claim(segment, is_link=is_link)
+            assert from_abi(Claim, read) == each.claim(segment, is_update_proof=is_update_proof)
 
 
 def test_the_law_and_the_contract_agree_on_claims_within_a_reset_period(chain: Chain) -> None:
@@ -216,7 +226,7 @@ def test_the_law_and_the_contract_agree_on_claims_within_a_reset_period(chain: C
     net.advance()
     net.leave_seat(PROVIDERS[3])
     settle_rounds(script, {})
-    net.sit(PROVIDERS[4], 3)  # counts from round 1 on, in which it does nothing
+    net.join(PROVIDERS[4], 3)  # counts from round 1 on, in which it does nothing
     settle_rounds(script, {1: 6}, {}, {})
     for round in range(4):
         for id in script.auditors(round):
@@ -229,9 +239,11 @@ def test_the_law_and_the_contract_agree_on_claims_within_a_reset_period(chain: C
     for round in range(4):
         script.show_keys(round)
     agreed: dict[tuple[int, int], set[int]] = {}
-    for round, via in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (3, 3)):
+    for round, through_round in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (3, 3)):
         seats = net.folded.settled[round].reveals
-        agreed[round, via] = {seat for seat in seats if fines_agree(net, program, round, via, seat)}
+        agreed[round, through_round] = {
+            seat for seat in seats if fines_agree(net, program, round, through_round, seat)
+        }
     # Seat 1 did less than round 1, and seat 3 changed hands behind round 0.
     assert agreed[0, 0] == agreed[3, 3] == agreed[2, 2] == {0, 1, 2, 3}
     assert (agreed[0, 1], agreed[0, 2]) == ({0, 1, 2}, {0, 2})
@@ -246,18 +258,20 @@ def settle_rounds(script: Script, *partial: dict[int, int]) -> None:
 
 
 def fines_agree(
-    net: Live, program: ProgramHeader, round: int, via: int, seat: SeatIndex
+    net: Live, program: ProgramHeader, round: int, through_round: int, seat: SeatIndex
 ) -> set[HolderId]:
-    """Whose *fine* of a later round is one of this; the seat's own claim is compared, too."""
-    said = Said.of(net.folded, (RoundIndex(round), seat), MODEL, program)
-    said = replace(said, via=RoundIndex(via))
+    """Whose *valid* of a later round is one of this; the seat's own claim is compared, too."""
+    said = SeatStatements.of(net.folded, (RoundIndex(round), seat), MODEL, program)
+    said = replace(said, through_round=RoundIndex(through_round))
     holder = net.folded.providers[said.told.holder]
-    if not holder.counts_in(via):
+    if not holder.counts_in(through_round):
         with pytest.raises(ProtocolError):
             said.claim(0)
         return set()
     compare_openings(net, said)
-    auditors = {id for id, body in net.folded.settled[via].bodies.items() if body.of(seat)}
+    auditors = {
+        id for id, body in net.folded.settled[through_round].bodies.items() if body.of(seat)
+    }
     assert auditors
     found = set()
     for id in auditors:
@@ -267,7 +281,7 @@ def fines_agree(
     return found
 
 
-def compare_openings(net: Live, said: Said) -> None:
+def compare_openings(net: Live, said: SeatStatements) -> None:
     for segment in (0, 1):
         (read,) = net.chain.call(net.chain.claims, "claim", said.evidence(segment))
         assert from_abi(Claim, read) == said.claim(segment)
@@ -286,26 +300,26 @@ def carry_out(net: Live, one: KeeperCall) -> None:
     """What the law says would succeed must."""
     id, round, seat = one.holder, one.round, one.seat
     done = {
-        Call.ADVANCE: net.advance,
-        Call.SEED_AUDIT: net.seed_audit,
-        Call.SETTLE_LATE: net.settle_late,
-        Call.CUT_SEAT: lambda: net.cut_seat(seat),
-        Call.CUT_MEMBER: lambda: net.cut_member(round, id),
-        Call.ABSENT: lambda: net.report_absent(round, id),
-        Call.REPORT_MISSING_KEY: lambda: net.report_missing_key(round, seat),
-        Call.NO_KEY: lambda: net.no_key(round, seat, WATCHER),
-        Call.CONTEST: lambda: net.contest(round, id, seat, WATCHER),
-        Call.SETTLE_CONTEST: lambda: net.settle_contest(round, id, seat),
-        Call.LEAK: lambda: net.leak(round, seat, net.settled[round].keys[seat], WATCHER),
-        Call.PROVEN: lambda: net.prove(round, id, seat),
-        Call.CLAIM: lambda: net.claim(one.role, id, round),
-        Call.BURN: lambda: net.burn(round),
-        Call.RELEASE: lambda: net.release(one.role, id),
+        KeeperCallKind.ADVANCE: net.advance,
+        KeeperCallKind.SEED_AUDIT: net.seed_audit,
+        KeeperCallKind.SETTLE_LATE: net.settle_late,
+        KeeperCallKind.PENALISE_SEAT: lambda: net.penalise_seat(seat),
+        KeeperCallKind.PENALISE_MEMBER: lambda: net.penalise_member(round, id),
+        KeeperCallKind.ABSENT: lambda: net.report_absent(round, id),
+        KeeperCallKind.REPORT_MISSING_KEY: lambda: net.report_missing_key(round, seat),
+        KeeperCallKind.NO_KEY: lambda: net.no_key(round, seat, WATCHER),
+        KeeperCallKind.CONTEST: lambda: net.contest(round, id, seat, WATCHER),
+        KeeperCallKind.SETTLE_CONTEST: lambda: net.settle_contest(round, id, seat),
+        KeeperCallKind.LEAK: lambda: net.leak(round, seat, net.settled[round].keys[seat], WATCHER),
+        KeeperCallKind.PROVEN: lambda: net.prove(round, id, seat),
+        KeeperCallKind.CLAIM: lambda: net.claim(one.role, id, round),
+        KeeperCallKind.BURN: lambda: net.burn(round),
+        KeeperCallKind.RELEASE: lambda: net.release(one.role, id),
     }
     done[one.call]()
 
 
-def give(script: Script, owed: Owed, rng: random.Random) -> None:
+def give(script: Script, owed: Obligation, rng: random.Random) -> None:
     """What is owed is taken: honestly, or now and then with a lie."""
     net, round, id = script.net, owed.round, owed.holder
     everything = sum(1 << seat for seat in net.seated)
@@ -316,12 +330,12 @@ def give(script: Script, owed: Owed, rng: random.Random) -> None:
             script.reveal(owed.seats[0])
         case Duty.READY:
             net.say_ready(net.members[_verifier(net, id)].account)
-        case Duty.WORD:
+        case Duty.VOTE:
             has = rng.choice([everything] * 3 + [rng.getrandbits(4)])
             net.say(net.members[_verifier(net, id)].account, has)
         case Duty.SIGN if net.phase is Phase.MERGE and round == net.round:
-            had = sorted(net.had())
-            out = set(had[: min(net.terms.f, rng.choice([0, 0, 1]))])
+            available = sorted(net.available())
+            out = set(available[: min(net.terms.f, rng.choice([0, 0, 1]))])
             net.settle(set(net.committee), out, rng.choice([None, None, 0]))
         case Duty.SIGN:
             net.sign(id)
@@ -341,7 +355,7 @@ def _verifier(net, id):  # type: ignore[no-untyped-def]
 ACTIONS = 90
 ASKED = 0.3
 """How often, behind an action, the contracts are asked what they would take of anybody."""
-LEFT_UNDONE = frozenset({Duty.KEY, Duty.AUDIT_REPORT, Duty.OPEN, Duty.WORD, Duty.SIGN})
+LEFT_UNDONE = frozenset({Duty.KEY, Duty.AUDIT_REPORT, Duty.OPEN, Duty.VOTE, Duty.SIGN})
 """By those that are lazy."""
 
 
@@ -354,7 +368,7 @@ def test_a_job_at_random_is_the_same_in_all_three(chain: Chain, seed: int) -> No
         f=rng.choice([0, 1]),
         min_providers=2,
         min_verifiers=1,
-        places=rng.choice([3, 5]),
+        slots=rng.choice([3, 5]),
     )
     script = started(chain, terms, 4, 3)
     net = script.net
@@ -371,8 +385,10 @@ def test_a_job_at_random_is_the_same_in_all_three(chain: Chain, seed: int) -> No
         net.wait_until(max(net.deadline, terms.expiry))
         assert differences(net) == set()
         calls = {one.call: one for one in keeper_calls(net.folded, net.chain.now)}
-        carry_out(net, calls.get(Call.SETTLE_LATE) or calls[Call.ADVANCE])
-    for end in sorted({end for past in net.settled for end in past.ends.values()}):
+        carry_out(net, calls.get(KeeperCallKind.SETTLE_LATE) or calls[KeeperCallKind.ADVANCE])
+    for end in sorted(
+        {end for settled_round in net.settled for end in settled_round.ends.values()}
+    ):
         if end > net.chain.now:
             net.wait_until(end)
             assert differences(net) == set()
@@ -402,7 +418,7 @@ def act(script: Script, net: Live, lazy: set[Address], rng: random.Random) -> No
         owed = [
             each
             for account in (*PROVIDERS, *VERIFIERS)
-            for each in owed_by(net.folded, account, net.chain.now)
+            for each in obligations_of(net.folded, account, net.chain.now)
             if account not in lazy or each.duty not in LEFT_UNDONE
         ]
         if owed:
@@ -421,10 +437,10 @@ def whim(net: Live, rng: random.Random) -> None:
     with suppress(Refused):
         rng.choice(
             [
-                lambda: net.sit(provider, rng.randrange(4)),
+                lambda: net.join(provider, rng.randrange(4)),
                 lambda: net.leave_seat(provider),
                 lambda: net.disagree(provider),
-                lambda: net.enrol(verifier, rng.randrange(net.terms.places), bond),
+                lambda: net.enrol(verifier, rng.randrange(net.terms.slots), bond),
                 lambda: net.say_ready(verifier),
                 lambda: net.leave_pool(verifier),
             ]
@@ -443,13 +459,13 @@ def test_what_a_committee_did_not_have_is_paid_by_late_votes_and_lost_by_a_leak(
     told = net.folded.settled[0]
     everyone = sorted(numbers(electors(net.folded, told)))
     assert list(without_pay(net.folded, told, net.chain.now)) == [3]
-    for place in everyone[: len(everyone) // 2 + 1]:
+    for slot in everyone[: len(everyone) // 2 + 1]:
         assert grantable(net.folded, net.folded.settled[0], net.chain.now) == []
         with pytest.raises(Refused):
             net.grant(0, 3)
-        member = net.at(Role.VERIFIER, place, 1)
+        member = net.at(Role.VERIFIER, slot, 1)
         holder = net.folded.verifiers[HolderId(member.id)]
-        assert lacks_word(net.folded, net.folded.settled[0], holder, net.chain.now) == [3]
+        assert lacks_vote(net.folded, net.folded.settled[0], holder, net.chain.now) == [3]
         net.late_vote(0, member.id, 0b1000)
     assert grantable(net.folded, net.folded.settled[0], net.chain.now) == [3]
     net.grant(0, 3)
@@ -467,41 +483,45 @@ def test_what_a_committee_did_not_have_is_paid_by_late_votes_and_lost_by_a_leak(
     with pytest.raises(Refused):
         net.settle_contest(0, 0, 3)
     net.wait_until(net.settled[0].ends["window"])
-    assert Call.SETTLE_CONTEST in {item.call for item in keeper_calls(net.folded, net.chain.now)}
+    assert KeeperCallKind.SETTLE_CONTEST in {
+        item.call for item in keeper_calls(net.folded, net.chain.now)
+    }
     net.settle_contest(0, 0, 3)
     net.check()
     assert net.folded.credits[WATCHER] == 4 * net.terms.segment_pay  # half of 8 segments
 
 
-def test_who_signs_two_verdicts_about_the_same_words_loses_its_bond(chain: Chain) -> None:
+def test_who_signs_two_verdicts_about_the_same_votes_loses_its_bond(chain: Chain) -> None:
     script = started(chain, live_terms(expiry=chain.now + 100_000))
     net = script.net
     assert isinstance(net, Live)
     script.train()
     script.say()
     script.settle()
-    past = net.folded.settled[0]
-    place = min(past.places)
-    holder = past.places[place]
+    settled_round = net.folded.settled[0]
+    slot = min(settled_round.slots)
+    holder = settled_round.slots[slot]
     account = net.folded.verifiers[holder].account
-    other = replace(past.verdict, state=digest("another model"))
-    message = certificate_hash(past.slot, past.facts.seed, past.facts.words, other)
+    other = replace(settled_round.verdict, state=digest("another model"))
+    message = certificate_hash(
+        settled_round.round_id, settled_round.record.seed, settled_round.record.votes, other
+    )
     both = tuple(
         certificate_bytes([account], {account: signature(account, one)})
-        for one in (message, past.digest)
+        for one in (message, settled_round.digest)
     )
-    addresses = dict.fromkeys(REQUIRED, chain.words.address)
+    addresses = dict.fromkeys(REQUIRED, chain.late_votes.address)
     calls = Calls(Deployment(net.domain.chain_id, 0, addresses))
     first = Certified(other, (account,), both[0])
-    second = Certified(past.verdict, (account,), both[1])
-    same = calls.about(past).equivocated(holder, (second, second))
-    shown = calls.about(past).equivocated(holder, (first, second))
+    second = Certified(settled_round.verdict, (account,), both[1])
+    same = calls.about(settled_round).equivocated(holder, (second, second))
+    shown = calls.about(settled_round).equivocated(holder, (first, second))
     with pytest.raises(Reverted):
         chain.transact({"from": WATCHER, "to": same.to, "data": "0x" + same.data.hex()})
     chain.transact({"from": WATCHER, "to": shown.to, "data": "0x" + shown.data.hex()})
     (missed,) = [event for event in chain.said() if isinstance(event, Missed)]
-    assert (missed.id, missed.kind, missed.cut) == (
+    assert (missed.id, missed.kind, missed.penalty) == (
         holder,
-        Miss.EQUIVOCATED,
+        MissedDuty.EQUIVOCATED,
         net.terms.verifier_bond,
     )

@@ -15,10 +15,10 @@ from atoll.numerics.segment import Course, SegmentRun
 from atoll.numerics.state import SeatState
 from atoll.storage.local import LocalStore
 from atoll.train.probe import pin_torch
-from atoll.train.reference import SelfCheck
 from atoll.train.resume import Keeping, checkpoints_of
 from atoll.train.round import train_round
 from atoll.train.seat_task import TrainTask
+from atoll.train.second_run import SelfCheck
 
 
 def tell(line: str) -> None:
@@ -40,7 +40,7 @@ def main(task_file: str, store_dir: str, waits_at: str) -> None:
 
     keeping = Keeping(checkpoints_of(task, store, share=0))
     done = train_round(task, store, run=told, keeping=keeping)
-    tell(" ".join(digest.hex() for digest in (*done.states, *done.words, done.update_root)))
+    tell(" ".join(digest.hex() for digest in (*done.states, *done.work_tags, done.update_root)))
 
 
 if __name__ == "__main__":

@@ -39,5 +39,5 @@ def test_a_killed_provider_commits_the_same_without_running_segments_again(
     with provider(waits_at=-1) as second:
         lines = second.communicate(timeout=PROCESS_SECONDS)[0].splitlines()
     assert lines[:-1] == ["begins 2", "begins 3"]
-    told = [bytes.fromhex(word) for word in lines[-1].split()]
-    assert told == [*trained.states, *trained.words, trained.update_root]
+    told = [bytes.fromhex(item) for item in lines[-1].split()]
+    assert told == [*trained.states, *trained.work_tags, trained.update_root]

@@ -19,7 +19,7 @@ from atoll.service.commands import Work
 from atoll.service.context import Context
 from atoll.service.duties.material import DataReady
 from atoll.service.effects import Effects
-from atoll.service.facts import Done
+from atoll.service.entries import Done
 from atoll.service.journal import Journal
 from atoll.service.worker import Worker as WorkerProcess
 from atoll.storage.cid import Cid
@@ -72,7 +72,7 @@ async def test_a_block_that_the_disk_lost_is_fetched_again_from_the_jobs_gateway
         effects.context = cast(Context, context)
         view, command = Script.ready().net.view, DoRead(file.to_bytes(), str(store.root))
         if is_served:
-            assert (await effects.run(view, command)).fact is not None
+            assert (await effects.run(view, command)).entry is not None
             assert len(asked) == len(paths) > 1
         else:
             with pytest.raises(StorageError, match=str(file)):

@@ -22,12 +22,12 @@ from eth_account import Account
 
 from atoll.chain.keys import sign_digest
 from atoll.errors import ConfigError
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 from atoll.service import gateway_process
 from atoll.service.gateway_process import GatewayProcess, GatewaySpec, Serves
 from atoll.service.greeting import Greeter
 from atoll.service.journal import Journal
-from atoll.service.logs import log_from
+from atoll.service.log_files import log_from
 from atoll.service.task import Task
 from atoll.storage.cid import Cid
 from atoll.storage.connection_limiter import Budget

@@ -19,7 +19,7 @@ from atoll.errors import StorageError
 from atoll.service.journal import Journal
 journal = Journal(Path(sys.argv[1]))
 for i in range(10**6):
-    journal.sign_once(f"slot:{i}", f"content:{i}".encode())
+    journal.sign_once(f"subject:{i}", f"content:{i}".encode())
     print(i, flush=True)
 """
 
@@ -37,7 +37,7 @@ def test_what_was_signed_before_a_kill_is_there_after_it(tmp_path: Path, lines: 
     child.stdout.close()
     journal = Journal(path)
     for i in told:
-        assert journal.signed(f"slot:{i}") == f"content:{i}".encode()
+        assert journal.signed(f"subject:{i}") == f"content:{i}".encode()
         with pytest.raises(AlreadySigned):
-            journal.sign_once(f"slot:{i}", b"another")
+            journal.sign_once(f"subject:{i}", b"another")
     journal.close()

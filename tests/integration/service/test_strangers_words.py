@@ -18,10 +18,10 @@ from atoll.errors import ManifestError, RpcUnavailable, TransactionFailed
 from atoll.protocol.canonical import decode
 from atoll.protocol.canonical import encode as encode_cbor
 from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
-from atoll.protocol.words import Role
-from atoll.service.condition import Known, blocking
+from atoll.protocol.types import Role
 from atoll.service.config import WatchdogSection
 from atoll.service.effects import Effects
+from atoll.service.health_status import KnownOfService, blocking
 from atoll.service.service import Service
 from atoll.service.watchdog import Watchdog
 
@@ -56,13 +56,13 @@ async def test_an_endpoint_s_words_are_a_line() -> None:
 @pytest.mark.parametrize(
     "known",
     [
-        Known(silent_seconds=90.0, silence=SAID),
-        Known(silent_seconds=1.0, waiting=(SAID,)),
-        Known(silent_seconds=1.0, strange=frozenset({1}), refused={1: refusal()}),
+        KnownOfService(silent_seconds=90.0, silence=SAID),
+        KnownOfService(silent_seconds=1.0, waiting=(SAID,)),
+        KnownOfService(silent_seconds=1.0, strange=frozenset({1}), refused={1: refusal()}),
     ],
 )
 async def test_systemd_and_who_is_called_are_told_a_line(
-    known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: KnownOfService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`WATCHDOG=trigger` in a line of its own has systemd end the service (sd_notify(3))."""
     told = tmp_path / "told"
@@ -70,7 +70,7 @@ async def test_systemd_and_who_is_called_are_told_a_line(
     watchdog = Watchdog(0.0)
     effects = cast(Effects, SimpleNamespace(context=SimpleNamespace(me=ROUNDS)))
     service: Service[Any] = Service("provider", None, cast(Any, None), effects)
-    monkeypatch.setattr(Service, "condition", lambda _: blocking(known))
+    monkeypatch.setattr(Service, "health_status", lambda _: blocking(known))
     address = f"@atoll-{os.getpid()}-words"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as there:
         there.bind(address.replace("@", "\0"))

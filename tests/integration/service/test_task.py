@@ -25,7 +25,7 @@ import atoll_devnet
 import atoll_node
 import atoll_verifier
 from atoll.errors import ConfigError
-from atoll.protocol.words import Digest, Verdict
+from atoll.protocol.types import Digest, Verdict
 from atoll.service import task as tasks
 from atoll.service.duties.merge import MERGE_ROUND
 from atoll.service.task import Task, declared

@@ -18,7 +18,7 @@ async def test_a_command_gets_words_and_json(tmp_path: Path) -> None:
     script = tmp_path / "tell.py"
     script.write_text(
         "import os, pathlib, sys\n"
-        "text = os.environ['ATOLL_EVENT'] + ' ' + os.environ['ATOLL_CONDITION'] + '\\n'\n"
+        "text = os.environ['ATOLL_EVENT'] + ' ' + os.environ['ATOLL_HEALTH_STATUS'] + '\\n'\n"
         f"pathlib.Path({str(tmp_path / 'told')!r}).write_text(text + sys.stdin.read())\n"
     )
     await call(WatchdogSection(command=f"{sys.executable} {script}"), "blocked", TOLD)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from atoll.storage import LEGACY, V1, Cid, Fetcher, Gateway, LocalStore, Profile
-from atoll.storage.links import links_of, walk_dag
+from atoll.storage.block_links import links_of, walk_dag
 
 ROOT = Path(__file__).parents[3]
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "unixfs-kubo.json").read_text())

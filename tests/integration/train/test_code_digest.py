@@ -46,15 +46,15 @@ CHECKED_ROUND = (
     """
 import pathlib, tempfile
 from tests.unit.train.factories import make_job
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.train.replay import Claimed, replay_seat
 from atoll.train.round import train_round
 job = make_job(pathlib.Path(tempfile.mkdtemp()))
 """,
     """
 trained = train_round(job.task, job.store)
-claimed = Claimed(trained.leaves(Digest(bytes(32))), trained.update_root)
-assert replay_seat(job.task, claimed, job.store).differs_at is None
+claimed = RevealedRound(trained.checkpoint_commitments(Digest(bytes(32))), trained.update_root)
+assert replay_seat(job.task, claimed, job.store).mismatch_at is None
 """,
 )
 
@@ -67,9 +67,9 @@ def test_what_training_and_merging_execute_is_covered(
     assert "numerics/step.py" in found
     assert found - set(FILES) - {"files.py"} == {"train/probe_job.py"}  # with kernels not built yet
     assert {
-        "numerics/link.py",
+        "numerics/update_proof.py",
         "numerics/outer.py",
-        "aggregation/round.py",
+        "aggregation/merge_round.py",
         "protocol/merge_inputs.py",
     } <= found
 
@@ -78,10 +78,10 @@ def test_what_decides_a_seats_verdict_is_covered(ran: dict[tuple[str, str], set[
     """Outside is only the store, whose files are checked against roots where they are used."""
     found = ran[CHECKED_ROUND]
     assert {
-        "numerics/opening.py",
-        "numerics/link.py",
+        "numerics/initial_state.py",
+        "numerics/update_proof.py",
         "numerics/segment.py",
-        "protocol/leaves.py",
+        "protocol/checkpoint_commitments.py",
     } <= found
     assert {"train/round.py", "train/data.py", "train/course.py", "train/replay.py"} <= found
     assert {"train/resume.py", "train/seat_task.py", "train/stored_states.py"} <= found

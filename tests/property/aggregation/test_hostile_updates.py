@@ -15,10 +15,10 @@ from tests.property.border import bent
 from tests.unit.aggregation.test_codec_streams import codec_named, delta_of, exponents_of
 
 from atoll.errors import MalformedUpdate
-from atoll.numerics.codec.base import Integers
 from atoll.numerics.codec.header import header_length
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import CODECS
+from atoll.numerics.codec.update_codec import Integers
+from atoll.numerics.codec.vector_layout import Layout
 
 DELTA = delta_of({"a": (63,), "b": (65, 2)})
 LAYOUT = Layout.of_tensors(DELTA)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from atoll.aggregation import chunks, passes
-from atoll.aggregation import compiled as native
-from atoll.aggregation.chunks import Plan
+from atoll.aggregation import merge_kernels as native
+from atoll.aggregation.chunks import PassPlan
 from atoll.aggregation.coordinatewise import trimmed_sums_numpy, weighted_sums_numpy
 from atoll.aggregation.gram import gram_numpy
 from atoll.errors import ConfigError
 
-PLANS = [Plan(1 << 15, 1), Plan(77, 2), Plan(512, 3, native=False)]
+PLANS = [PassPlan(1 << 15, 1), PassPlan(77, 2), PassPlan(512, 3, native=False)]
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +37,8 @@ def some_mask(n: int, f: int, seed: int) -> np.ndarray:
     ("n", "f", "d"),
     [(1, 0, 1), (2, 0, 513), (3, 1, 511), (8, 3, 512), (16, 3, 1500), (64, 16, 700)],
 )
-def test_every_pass_gives_the_numpy_bits(n: int, f: int, d: int, plan: Plan):
-    rows, mask_nn, plain = some_rows(n, d, n + f), some_mask(n, f, n), Plan(10**6, 1)
+def test_every_pass_gives_the_numpy_bits(n: int, f: int, d: int, plan: PassPlan):
+    rows, mask_nn, plain = some_rows(n, d, n + f), some_mask(n, f, n), PassPlan(10**6, 1)
     weights = [(1 << 16) - 1 - i for i in range(n)]
     assert np.array_equal(passes.gram(rows, plan), gram_numpy(rows, plain))
     assert np.array_equal(
@@ -73,7 +73,7 @@ def test_without_a_compiler_numpy_does_the_work(monkeypatch: pytest.MonkeyPatch)
     try:
         assert native.kernels() is None
         rows = some_rows(4, 100, 1)
-        assert np.array_equal(passes.gram(rows), gram_numpy(rows, Plan()))
+        assert np.array_equal(passes.gram(rows), gram_numpy(rows, PassPlan()))
     finally:
         native.kernels.cache_clear()
 
@@ -108,4 +108,4 @@ def test_kernels_that_disagree_are_not_used(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(("chunk", "threads"), [(0, 1), (1, 0)])
 def test_a_plan_has_chunks_and_threads(chunk: int, threads: int):
     with pytest.raises(ConfigError):
-        Plan(chunk, threads)
+        PassPlan(chunk, threads)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.aggregation import reference
-from atoll.aggregation.chunks import Plan
+from atoll.aggregation import reference_rules
+from atoll.aggregation.chunks import PassPlan
 from atoll.aggregation.gram import squared_distances
 from atoll.aggregation.passes import gram
 from atoll.aggregation.rules import aggregate, check_counts
@@ -30,9 +30,9 @@ def test_the_trimmed_mean_equals_the_reference(
     case: tuple[list[np.ndarray], int], nnm: bool, chunk: int, threads: int
 ):
     rows, f = case
-    slow = reference.nnm_trimmed_mean if nnm else reference.trimmed_mean
+    slow = reference_rules.nnm_trimmed_mean if nnm else reference_rules.trimmed_mean
     numerators, denominator = slow([row.tolist() for row in rows], f)
-    fast = aggregate(f"{'nnm_' * nnm}trimmed_mean", rows, f, plan=Plan(chunk, threads))
+    fast = aggregate(f"{'nnm_' * nnm}trimmed_mean", rows, f, plan=PassPlan(chunk, threads))
     assert fast.numerators.tolist() == numerators
     assert fast.denominator == denominator
     assert sum(fast.weights) == 1
@@ -45,8 +45,8 @@ def test_distances_equal_the_reference(
 ):
     rows, _ = case
     lists = [row.tolist() for row in rows]
-    expected = [[reference.squared_distance(a, b) for b in lists] for a in lists]
-    assert squared_distances(gram(rows, Plan(chunk, threads))).tolist() == expected
+    expected = [[reference_rules.squared_distance(a, b) for b in lists] for a in lists]
+    assert squared_distances(gram(rows, PassPlan(chunk, threads))).tolist() == expected
 
 
 def test_the_largest_values_stay_exact():

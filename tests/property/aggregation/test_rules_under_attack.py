@@ -15,7 +15,7 @@ from atoll.aggregation.passes import gram
 from atoll.aggregation.rules import aggregate
 from atoll.job.methods import DENSE_RULE
 from atoll.protocol.checks import Check, name_odd
-from atoll.protocol.words import SeatIndex
+from atoll.protocol.types import SeatIndex
 
 RATIO = {
     "trimmed_mean": lambda n, f: 6 * f / (n - 2 * f) * (1 + f / (n - 2 * f)),

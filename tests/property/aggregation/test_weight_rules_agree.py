@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.second_client.rules import TRIMS
 
-from atoll.aggregation import reference
-from atoll.aggregation.chunks import Plan
+from atoll.aggregation import reference_rules
+from atoll.aggregation.chunks import PassPlan
 from atoll.aggregation.rules import BY_TRIMMING, MAX_DENOMINATOR, aggregate
 from atoll.errors import ConfigError
 from atoll.protocol.rules import RULES
@@ -38,25 +38,27 @@ def of_rows(rows: tuple[int, ...], n: int) -> Weighed:
 
 
 def geometric_median(rows: Rows, _f: int) -> Weighed:
-    weights = reference.geometric_median(rows, MAX_DENOMINATOR)
+    weights = reference_rules.geometric_median(rows, MAX_DENOMINATOR)
     return weights, sum(weights)
 
 
 def norm_clip(rows: Rows, _f: int) -> Weighed:
     unit = MAX_DENOMINATOR // len(rows)
-    return reference.clip_factors(reference.norms(rows), unit), len(rows) * unit
+    return reference_rules.clip_factors(reference_rules.norms(rows), unit), len(rows) * unit
 
 
 REFERENCES: dict[str, Callable[[Rows, int], Weighed]] = {
     "mean": lambda rows, _f: of_rows(tuple(range(len(rows))), len(rows)),
-    "krum": lambda rows, f: of_rows(tuple(reference.krum_order(rows, f)[:1]), len(rows)),
+    "krum": lambda rows, f: of_rows(tuple(reference_rules.krum_order(rows, f)[:1]), len(rows)),
     "multi_krum": lambda rows, f: of_rows(
-        tuple(reference.krum_order(rows, f)[: len(rows) - f]), len(rows)
+        tuple(reference_rules.krum_order(rows, f)[: len(rows) - f]), len(rows)
     ),
-    "minimum_diameter": lambda rows, f: of_rows(reference.minimum_diameter(rows, f), len(rows)),
+    "minimum_diameter": lambda rows, f: of_rows(
+        reference_rules.minimum_diameter(rows, f), len(rows)
+    ),
     "geometric_median": geometric_median,
     "centred_clip": lambda rows, _f: (
-        reference.centred_clip(rows, MAX_DENOMINATOR),
+        reference_rules.centred_clip(rows, MAX_DENOMINATOR),
         MAX_DENOMINATOR,
     ),
     "norm_clip": norm_clip,
@@ -70,15 +72,15 @@ REFERENCES: dict[str, Callable[[Rows, int], Weighed]] = {
 def test_weight_rules_equal_the_reference(rule: str, nnm: bool, case: tuple[list[list[int]], int]):
     rows, f = case
     n, mixed = len(rows), len(rows) - f if nnm else 1
-    groups = [reference.nearest(rows, i, n - f) if nnm else [i] for i in range(n)]
-    points = reference.mixes(rows, f) if nnm else rows
+    groups = [reference_rules.nearest(rows, i, n - f) if nnm else [i] for i in range(n)]
+    points = reference_rules.mixes(rows, f) if nnm else rows
     weights, denominator = REFERENCES[rule](points, f)
     totals = [sum(weights[i] for i in range(n) if j in groups[i]) for j in range(n)]
     denominator *= mixed
     if denominator > MAX_DENOMINATOR:
         totals = [total * MAX_DENOMINATOR // denominator for total in totals]
         denominator = MAX_DENOMINATOR
-    found = aggregate(f"nnm_{rule}" if nnm else rule, as_rows(rows), f, plan=Plan(7, 2))
+    found = aggregate(f"nnm_{rule}" if nnm else rule, as_rows(rows), f, plan=PassPlan(7, 2))
     assert found.denominator == denominator
     assert found.weights == tuple(Fraction(total, denominator) for total in totals)
     expected = np.array(totals) @ np.array(rows)
@@ -92,9 +94,9 @@ def test_trimming_rules_equal_the_reference(
     rule: str, nnm: bool, case: tuple[list[list[int]], int]
 ):
     rows, f = case
-    points = reference.mixes(rows, f) if nnm else rows
-    sums, denominator = reference.trimmed_mean(points, TRIMS[rule](len(rows), f))
-    found = aggregate(f"nnm_{rule}" if nnm else rule, as_rows(rows), f, plan=Plan(7, 2))
+    points = reference_rules.mixes(rows, f) if nnm else rows
+    sums, denominator = reference_rules.trimmed_mean(points, TRIMS[rule](len(rows), f))
+    found = aggregate(f"nnm_{rule}" if nnm else rule, as_rows(rows), f, plan=PassPlan(7, 2))
     assert found.numerators.tolist() == sums
     assert found.denominator == denominator * (len(rows) - f if nnm else 1)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.support.identities import DOMAIN, JOB, address
 from tests.unit.protocol.script import Script
 
-from atoll.chain import answers, replies
+from atoll.chain import replies, response_checks
 from atoll.chain.abi import EventAbi, registry
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.deployment import Deployment
@@ -28,7 +28,7 @@ from atoll.chain.rpc import FailoverProvider
 from atoll.chain.verdicts import JUDGED, RpcRefused, is_verdict
 from atoll.errors import RpcUnavailable, UndecodableLog
 from atoll.protocol.events import EVENT_TYPES
-from atoll.protocol.words import BlockRef, Digest
+from atoll.protocol.types import BlockRef, Digest
 from atoll.storage.sources import normalise_gateway
 
 EVENTS = sorted((e for e in registry().events.values() if e.name in EVENT_TYPES), key=str)
@@ -50,7 +50,7 @@ def _logs(draw: st.DrawFn) -> RawLog:
 
 
 def _value(kind: str) -> st.SearchStrategy[Any]:
-    """Any value of an ABI type; numbers small, so that they name jobs, seats and places."""
+    """Any value of an ABI type; numbers small, so that they name jobs, seats and slots."""
     if kind.startswith("("):
         parts, depth, start = [], 0, 1
         for at, letter in enumerate(kind):
@@ -165,15 +165,15 @@ RECEIPT_JSON = {
     "logs": [LOG_JSON],
 }  # fmt: skip
 QUESTIONS: list[tuple[str, Any, Any]] = [
-    ("eth_getBlockByNumber", answers.header, BLOCK_JSON),
-    ("eth_getBlockByNumber", answers.optional(answers.header), BLOCK_JSON),
-    ("eth_getLogs", answers.raw_logs, [LOG_JSON]),
-    ("eth_getBlockReceipts", answers.block_receipts, [RECEIPT_JSON]),
-    ("eth_getTransactionReceipt", answers.receipt, RECEIPT_JSON),
-    ("eth_getBalance", answers.quantity, "0x1"),
-    ("eth_call", answers.data, "0x"),
-    ("eth_estimateGas", answers.quantity, "0x5208"),
-    ("eth_sendRawTransaction", answers.tx_hash, "0x" + "ef" * 32),
+    ("eth_getBlockByNumber", response_checks.header, BLOCK_JSON),
+    ("eth_getBlockByNumber", response_checks.optional(response_checks.header), BLOCK_JSON),
+    ("eth_getLogs", response_checks.raw_logs, [LOG_JSON]),
+    ("eth_getBlockReceipts", response_checks.block_receipts, [RECEIPT_JSON]),
+    ("eth_getTransactionReceipt", response_checks.receipt, RECEIPT_JSON),
+    ("eth_getBalance", response_checks.quantity, "0x1"),
+    ("eth_call", response_checks.data, "0x"),
+    ("eth_estimateGas", response_checks.quantity, "0x5208"),
+    ("eth_sendRawTransaction", response_checks.tx_hash, "0x" + "ef" * 32),
 ]
 
 
@@ -226,12 +226,12 @@ def test_any_answer_is_an_answer_or_the_endpoint_s_failure(
 @pytest.mark.parametrize(
     ("read", "good", "name"),
     [
-        (answers.header, BLOCK_JSON, "number"),
-        (answers.header, BLOCK_JSON, "timestamp"),
-        (answers.raw_log, LOG_JSON, "blockNumber"),
-        (answers.raw_log, LOG_JSON, "logIndex"),
-        (answers.mined_receipt, RECEIPT_JSON, "blockNumber"),
-        (answers.mined_receipt, RECEIPT_JSON, "gasUsed"),
+        (response_checks.header, BLOCK_JSON, "number"),
+        (response_checks.header, BLOCK_JSON, "timestamp"),
+        (response_checks.raw_log, LOG_JSON, "blockNumber"),
+        (response_checks.raw_log, LOG_JSON, "logIndex"),
+        (response_checks.mined_receipt, RECEIPT_JSON, "blockNumber"),
+        (response_checks.mined_receipt, RECEIPT_JSON, "gasUsed"),
     ],
 )
 def test_a_number_that_no_database_keeps_is_no_answer(

@@ -17,10 +17,10 @@ from atoll.job import archive as archiving
 from atoll.job import audit as auditing
 from atoll.job.archive import Archive, reason, until_claimed
 from atoll.job.audit import EQUAL, GONE, Extent, JobCheck, RoundCheck, audit
-from atoll.numerics.layout import max_state_bytes
+from atoll.numerics.state_layout import max_state_bytes
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Body
-from atoll.protocol.words import Address, JobId, Role
+from atoll.protocol.types import Address, JobId, Role
 from atoll.storage.cid import Cid
 from atoll.train.checkpoints import release_job
 
@@ -49,9 +49,11 @@ async def test_of_an_honest_job_everything_is_so(honest: TrainedJob) -> None:
     told: list[RoundCheck] = []
     found = await audit(honest.handle(), EVERY_SEAT, told.append)
     assert (found.faults, found.gaps) == ([], [])
-    assert [past.merge for past in found.rounds] == [EQUAL, EQUAL]
-    assert [len(past.seats) for past in found.rounds] == [4, 4]
-    assert {seat.outcome for past in found.rounds for seat in past.seats} == {EQUAL}
+    assert [settled_round.merge for settled_round in found.rounds] == [EQUAL, EQUAL]
+    assert [len(settled_round.seats) for settled_round in found.rounds] == [4, 4]
+    assert {seat.outcome for settled_round in found.rounds for seat in settled_round.seats} == {
+        EQUAL
+    }
     assert tuple(told) == found.rounds
     assert found.text() == (
         f"job {found.job}: everything that was checked is so: 2 of 2 merges, 8 of 8 seats' rounds"
@@ -78,9 +80,12 @@ async def test_what_begins_is_said_before_it_is_done(honest: TrainedJob) -> None
 
 async def test_only_what_was_asked_for_is_checked(honest: TrainedJob) -> None:
     found = await checked(honest, Extent(round=1, seat=2))
-    assert [(past.round, [seat.seat for seat in past.seats]) for past in found.rounds] == [(1, [2])]
+    assert [
+        (settled_round.round, [seat.seat for seat in settled_round.seats])
+        for settled_round in found.rounds
+    ] == [(1, [2])]
     sampled = await checked(honest, Extent(sample=1))
-    assert [len(past.seats) for past in sampled.rounds] == [1, 1]
+    assert [len(settled_round.seats) for settled_round in sampled.rounds] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -122,19 +127,19 @@ async def test_a_model_that_is_gone_is_made_again_from_the_updates(honest: Train
     assert (found.faults, found.gaps) == ([], [])
 
 
-async def test_a_seat_that_lied_and_is_paid_is_a_fault_and_one_that_fell_is_not(
+async def test_a_seat_that_lied_and_is_paid_is_a_fault_and_a_slashed_one_is_not(
     tmp_path: Path,
 ) -> None:
     job = TrainedJob.begin(tmp_path, rounds=1)
     job.changes = {3: lies_at(2)}
     job.round()
     found = await checked(job)
-    assert found.faults == ["round 0: seat 3 is paid, and it differs at segment 2"]
+    assert found.faults == ["round 0: seat 3 is paid, and it has a mismatch at segment 2"]
     net = job.script.net
-    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 3, 0).id, VERIFIERS[0], 0)
+    net.slash(Role.PROVIDER, net.at(Role.PROVIDER, 3, 0).id, VERIFIERS[0], 0)
     after = await checked(job)
     assert after.faults == []
-    assert "seat 3: it differs at segment 2, and is not paid" in after.rounds[0].text()
+    assert "seat 3: it has a mismatch at segment 2, and is not paid" in after.rounds[0].text()
 
 
 async def test_a_merge_that_gives_another_model_is_a_fault(tmp_path: Path) -> None:
@@ -149,10 +154,10 @@ async def test_an_address_that_has_another_model_than_was_certified_is_a_fault(
     tmp_path: Path,
 ) -> None:
     job = TrainedJob.begin(tmp_path, rounds=2)
-    first = job.opening
+    first = job.initial_state
     job.verdicts = lambda verdict: replace(verdict, cid=first)
     job.round()
-    job.opening, job.verdicts = job.merged[0], lambda verdict: verdict
+    job.initial_state, job.verdicts = job.merged[0], lambda verdict: verdict
     job.round()
     job.gateways.gone = {job.updates[0, 1]}  # else its own merge is what the next round opens with
     found = await checked(job, Extent(sample=1))
@@ -160,13 +165,13 @@ async def test_an_address_that_has_another_model_than_was_certified_is_a_fault(
     assert found.gaps[0] == "round 0: the update of seat 1 is not served any more"
 
 
-async def test_a_fine_of_words_that_nobody_ran_is_a_fault(tmp_path: Path) -> None:
+async def test_a_valid_entry_of_work_tags_that_nobody_ran_is_a_fault(tmp_path: Path) -> None:
     job = TrainedJob.begin(tmp_path, rounds=1)
     job.round()
     script, net = job.script, job.script.net
     guesser = next(iter(script.auditors(0)))
     body = Body.from_bytes(script.body(0, guesser))
-    guess = replace(body.duties[0], word=digest("guess"))
+    guess = replace(body.duties[0], digest=digest("guess"))
     script.audit_report(0, guesser, Body((guess, *body.duties[1:])).to_bytes())
     net.wait_until(net.settled[0].ends["audit"])
     script.open(0, guesser)
@@ -271,9 +276,9 @@ def streamed(tmp_path_factory: pytest.TempPathFactory) -> TrainedJob:
 
 async def test_a_round_is_checked_with_those_that_it_comes_from(streamed: TrainedJob) -> None:
     found = await checked(streamed)
-    why = "its state comes from round 0, which differs at 2"
+    why = "its state comes from round 0, which has a mismatch at 2"
     assert found.faults == [
-        "round 0: seat 3 is paid, and it differs at segment 2",
+        "round 0: seat 3 is paid, and it has a mismatch at segment 2",
         f"round 1: seat 3 is paid, and {why}",
         f"round 2: seat 3 is paid, and {why}",
     ]

@@ -12,23 +12,23 @@ from tests.support.manifests import unstored_data
 from tests.support.merging import all_standing
 from tests.unit.train.factories import DITHER, TEXT, small_model
 
-from atoll.aggregation.round import merge
+from atoll.aggregation.merge_round import merge
 from atoll.job.methods import DENSE_CODECS
 from atoll.job.plan import filled
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
-from atoll.numerics.base import Base, freeze
 from atoll.numerics.batch import Windows
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import seat_codec
+from atoll.numerics.codec.vector_layout import Layout
+from atoll.numerics.frozen_base import Base, freeze
 from atoll.numerics.init import initial_global_state, initial_params
-from atoll.numerics.layout import param_shapes, seat_layout
-from atoll.numerics.link import close_round
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import SeatState
+from atoll.numerics.state_layout import param_shapes, seat_layout
 from atoll.numerics.tensors import tree_root
+from atoll.numerics.update_proof import close_round
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import (
     LINEARS,
@@ -99,7 +99,7 @@ def after_steps(manifest: Manifest, most: int, base: Base | None) -> dict[int, S
     """A seat's states after the steps that are looked at and after the last."""
     recipe = Recipe(MODEL, manifest.inner, most, NativeOps(), base)
     random, found = np.random.default_rng(0), {}
-    state = SeatState.opening(initial_global_state(manifest), seat_layout(manifest))
+    state = SeatState.initial(initial_global_state(manifest), seat_layout(manifest))
     for step in range(most):
         places = random.integers(0, len(TOKENS) - MODEL.seq - 1, 4).tolist()
         batch = Windows(TOKENS, MODEL.seq).signed(places)
@@ -122,8 +122,8 @@ def merged(manifest: Manifest, last: SeatState) -> float:
     updates = {
         seat: close_round(manifest, model, last, DitherKey(seed, seat))[0] for seat in range(SEATS)
     }
-    facts = all_standing(range(SEATS), manifest)
-    after = merge(model, updates, facts=facts, data_seed=seed, manifest=manifest)
+    record = all_standing(range(SEATS), manifest)
+    after = merge(model, updates, record=record, data_seed=seed, manifest=manifest)
     assert len(after.inputs.merged) == SEATS
     along, whole = 0.0, 0.0
     for name, p in model.params.items():

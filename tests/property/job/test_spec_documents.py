@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.job.document import parse_toml, to_toml
 from atoll.job.groups import duration_text, parse_duration, parse_tokens, tokens_text
 from atoll.job.methods import DENSE_CODECS, METHODS
 from atoll.job.presets import PRESETS
 from atoll.job.spec import JobSpec
+from atoll.job.toml_files import parse_toml, to_toml
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
 NAMES = TEXT.map(lambda text: text[:20] or "job")
@@ -45,7 +45,7 @@ CHANGES = st.fixed_dictionaries(
         "money.budget": maybe(WEI),
         "money.duty_fee": maybe(WEI),
         "members.seats": st.integers(1, 256),
-        "members.places": st.integers(1, 256),
+        "members.slots": st.integers(1, 256),
         "windows.train": maybe(SECONDS),
         "windows.move": maybe(SECONDS),
         "windows.slower": st.decimals(1, 100, places=3),

@@ -10,7 +10,7 @@ from tests.support.manifests import make_manifest, make_terms
 
 from atoll.errors import ManifestError
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.terms import AMOUNTS, most_borne, terms_to_plain
+from atoll.protocol.terms import AMOUNTS, most_borne, terms_to_json_value
 
 MANIFEST = make_manifest()
 MANIFEST_BYTES = MANIFEST.to_bytes()
@@ -18,7 +18,7 @@ MANIFEST_BYTES = MANIFEST.to_bytes()
 
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
-    seats, places = draw(st.integers(1, 256)), draw(st.integers(1, 256))
+    seats, slots = draw(st.integers(1, 256)), draw(st.integers(1, 256))
     segment, count = draw(st.integers(1, 20)), draw(st.integers(1, 64))
     f = draw(st.integers(0, most_borne(seats)))
     names = ("train", "reveal", "merge", "audit", "open", "key", "ready")
@@ -28,8 +28,8 @@ def manifests(draw: st.DrawFn) -> Manifest:
         rounds=draw(st.integers(1, 4096 // (segment * count) + 1)),
         seats=seats,
         min_providers=draw(st.integers(1, seats)),
-        places=places,
-        min_verifiers=draw(st.integers(1, places)),
+        slots=slots,
+        min_verifiers=draw(st.integers(1, slots)),
         f=f,
         share_bps=draw(st.integers(1, 10_000)),
         steps=segment * count,
@@ -39,7 +39,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
     )
     return make_manifest(
         {
-            "terms": terms_to_plain(terms),
+            "terms": terms_to_json_value(terms),
             "robust.f": f,
             "inner.steps": segment * count,
             "inner.segment": segment,

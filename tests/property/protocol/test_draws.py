@@ -19,11 +19,11 @@ from atoll.protocol.committee_draws import (
     draw_seats,
 )
 from atoll.protocol.draws import DrawStream, batch_offsets
-from atoll.protocol.words import Bitmap, Digest, PlaceIndex, SeatIndex, bits, to_bitmap
+from atoll.protocol.types import Bitmap, Digest, SeatIndex, SlotIndex, bits, to_bitmap
 
 SEEDS = st.binary(min_size=32, max_size=32).map(Digest)
 SEATS = st.integers(0, 255).map(SeatIndex)
-PLACES = st.integers(1, 2**256 - 1).map(Bitmap)
+SLOTS = st.integers(1, 2**256 - 1).map(Bitmap)
 
 
 def chi_squared(counts: Counter[Any], cells: int) -> float:
@@ -85,14 +85,14 @@ def test_batches_of_other_steps_and_seats_differ() -> None:
     assert len(drawn) == 400
 
 
-@given(SEEDS, PLACES)
+@given(SEEDS, SLOTS)
 def test_a_committee_is_of_the_pool_and_of_32_at_most(seed: Digest, pool: Bitmap) -> None:
     committee = to_bitmap(draw_committee(seed, pool))
     assert committee & ~pool == 0
     assert committee.bit_count() == min(32, pool.bit_count())
 
 
-@given(SEEDS, PLACES, PLACES, PLACES, st.integers(1, 10_000))
+@given(SEEDS, SLOTS, SLOTS, SLOTS, st.integers(1, 10_000))
 def test_who_is_drawn_revealed_and_who_was_excluded_is(
     seed: Digest, revealed: Bitmap, ready: Bitmap, out: Bitmap, share: int
 ) -> None:
@@ -109,28 +109,28 @@ def test_who_is_drawn_revealed_and_who_was_excluded_is(
     assert max(drawn.values(), default=0) < count + excluded.bit_count()
 
 
-@given(SEEDS, PLACES, PLACES, st.booleans())
+@given(SEEDS, SLOTS, SLOTS, st.booleans())
 def test_every_drawn_seat_has_its_auditors(
     seed: Digest, drawn: Bitmap, ready: Bitmap, is_last: bool
 ) -> None:
     drawn, ready = Bitmap(drawn & 0xFF), Bitmap(ready & 0xFFFF | 1)
-    places, count = ready.bit_count(), drawn.bit_count()
+    slots, count = ready.bit_count(), drawn.bit_count()
     standing = draw_seats(seed, drawn, Bitmap(0), count)
     duties = draw_duties(seed, standing, ready, is_last=is_last)
-    each = min(2 if is_last else 1, places)
+    each = min(2 if is_last else 1, slots)
     for seat in map(SeatIndex, bits(drawn)):
-        own = {place for place, seats in duties.items() if seat in seats}
+        own = {slot for slot, seats in duties.items() if seat in seats}
         assert own == set(auditors_of(seed, standing[seat], ready, is_last=is_last))
         assert len(own) == each
     # Nobody has more than one more than anybody else, in the last round than two.
-    least = min((len(duties.get(PlaceIndex(place), ())) for place in bits(ready)), default=0)
+    least = min((len(duties.get(SlotIndex(slot), ())) for slot in bits(ready)), default=0)
     assert max(map(len, duties.values()), default=0) <= least + each
-    assert max(map(len, duties.values()), default=0) <= each * -(-count // places)
+    assert max(map(len, duties.values()), default=0) <= each * -(-count // slots)
     assert to_bitmap(duties) & ~ready == 0
     assert all(list(seats) == sorted(seats) for seats in duties.values())
 
 
-def test_every_place_audits_as_often_as_any_other() -> None:
+def test_every_slot_audits_as_often_as_any_other() -> None:
     counts = Counter(
         auditors_of(digest(f"audit {i}"), i % 256, Bitmap(0b1101_1010))[0] for i in range(6_000)
     )

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from tests.support.games import TOY, Job, Party, Shape, Tamper
 
 from atoll.numerics.pieces import piece_root
-from atoll.protocol.games.claims import Claim, Move, Pick, PickNode, PostLeaf, PostTrace, Reveal
-from atoll.protocol.games.machine import Game, IllegalMove, Outcome, Phase
+from atoll.protocol.games.game_machine import Game, GamePhase, IllegalMove, Outcome
+from atoll.protocol.games.moves import Claim, Move, Pick, PickNode, PostLeaf, PostTrace, Reveal
 from atoll.protocol.games.players import NothingDiffers, answered, attack, defend
 from atoll.protocol.games.trees import (
     MemoryTree,
     WrongOpening,
     fold,
     height,
+    layer_levels,
+    layer_of,
     piece_tree,
     root_from,
-    row_levels,
-    row_of,
     siblings_of,
     top,
     width_at,
@@ -30,8 +30,8 @@ from atoll.protocol.games.trees import (
 from atoll.protocol.games.trees import piece_root as shown_root
 from atoll.protocol.hashing import keccak256
 from atoll.protocol.merkle import merkle_proof, merkle_root
-from atoll.protocol.program import Header, MalformedProgram, Template
-from atoll.protocol.words import Digest
+from atoll.protocol.program import MalformedProgram, TraceHeader, TraceTemplate
+from atoll.protocol.types import Digest
 
 shapes = st.builds(
     Shape,
@@ -40,7 +40,7 @@ shapes = st.builds(
     segment=st.integers(1, 3),
     segments=st.just(2),
     filler=st.integers(0, 80),
-    row=st.integers(1, 40),
+    layer=st.integers(1, 40),
     zero_moments=st.booleans(),
     seed=st.integers(0, 5),
 )
@@ -70,7 +70,7 @@ def wrong_party(job: Job, claim: Claim, draw: random.Random) -> Party:
 
 def outcome_of(holder: Party, challenger: Party, claim: Claim) -> Outcome:
     game, now = Game.begin(claim, 0), 0
-    while game.phase != Phase.DECIDED:
+    while game.phase != GamePhase.DECIDED:
         by_holder = game.phase.is_holders
         move = defend(game, holder) if by_holder else answered(attack(game, challenger), TOY)
         game = game.play(move, by_holder, now, TOY)
@@ -83,7 +83,7 @@ def test_an_honest_challenger_always_wins(shape: Shape, seed: int) -> None:
     job = Job(shape)
     holder = wrong_party(job, job.claim(), random.Random(seed))
     claim = holder.claimed
-    assert outcome_of(holder, Party(job, claim), claim) == Outcome.HOLDER_FELL
+    assert outcome_of(holder, Party(job, claim), claim) == Outcome.HOLDER_LOST
 
 
 @settings(max_examples=6)
@@ -92,7 +92,7 @@ def test_an_honest_holder_never_loses(shape: Shape, seed: int) -> None:
     job = Job(shape)
     challenger = wrong_party(job, job.claim(), random.Random(seed))
     holder = Party(job, job.claim())
-    assert outcome_of(holder, challenger, holder.claimed) == Outcome.CHALLENGER_FELL
+    assert outcome_of(holder, challenger, holder.claimed) == Outcome.CHALLENGER_LOST
 
 
 class Liar:
@@ -115,9 +115,9 @@ class Liar:
     def lie(self, move: Move) -> Move | None:
         made_up = keccak256(self.draw.randbytes(8))
         if isinstance(move, Reveal | PostTrace):
-            row = list(move.row)
-            row[self.draw.randrange(len(row))] = made_up
-            return replace(move, row=tuple(row))
+            layer = list(move.layer)
+            layer[self.draw.randrange(len(layer))] = made_up
+            return replace(move, layer=tuple(layer))
         if isinstance(move, PostLeaf):
             return PostLeaf(self.draw.randbytes(len(move.leaf)))
         return None
@@ -134,7 +134,7 @@ def test_a_holder_that_mixes_runs_and_makes_nodes_up_loses(shape: Shape, seed: i
     liar = Liar([first, wrong_party(job, claim, draw), Party(job, claim)], draw)
     challenger = Party(job, claim)
     game = Game.begin(claim, 0)
-    while game.phase < Phase.DECIDED:
+    while game.phase < GamePhase.DECIDED:
         if not game.phase.is_holders:
             game = game.play(answered(attack(game, challenger), TOY), False, 0, TOY)
             continue
@@ -146,29 +146,29 @@ def test_a_holder_that_mixes_runs_and_makes_nodes_up_loses(shape: Shape, seed: i
                 continue
         else:
             game = game.timeout(game.clock.deadline(True))
-    assert game.outcome == Outcome.HOLDER_FELL
+    assert game.outcome == Outcome.HOLDER_LOST
 
 
 def random_move(game: Game, own: Party, right: Party, draw: random.Random) -> Move | None:
     """A challenger's legal or illegal move: any child of the row, else what its own run says."""
-    if game.phase == Phase.PICK:
-        rows = game.rows if game.node is None else game.tensor_rows
-        row = rows[-1]
-        child = draw.randrange(len(row.nodes))
-        level_node = row.nodes[child]
+    if game.phase == GamePhase.PICK:
+        layers = game.layers if game.node is None else game.tensor_layers
+        layer = layers[-1]
+        child = draw.randrange(len(layer.nodes))
+        level_node = layer.nodes[child]
         tree = right.trace(game.step).tree if game.node is None else None
         tensor = right.trace(game.step).tensor(game.node) if game.node is not None else tree
         assert tensor is not None
-        shifted = row.level
+        shifted = layer.level
         path = siblings_of(
             lambda level, i: tensor.node(level + shifted, i),
-            row.first + child,
+            layer.first + child,
             1,
-            width_at(game.count, row.level),
-            row_levels(game.level),
+            width_at(game.count, layer.level),
+            layer_levels(game.level),
         )
-        if game.node is None and row.level == 0:
-            template = right.template(row.first + child)
+        if game.node is None and layer.level == 0:
+            template = right.template(layer.first + child)
             return PickNode(child, level_node, path, template)
         return Pick(child, level_node, path)
     try:
@@ -185,7 +185,7 @@ def test_a_challenger_that_picks_at_random_loses(shape: Shape, seed: int) -> Non
     holder = Party(job, Party(job, job.claim()).claimed)
     own = wrong_party(job, holder.claim, draw)
     game = Game.begin(holder.claim, 0)
-    while game.phase < Phase.DECIDED:
+    while game.phase < GamePhase.DECIDED:
         if game.phase.is_holders:
             game = game.play(defend(game, holder), True, 0, TOY)
             continue
@@ -196,7 +196,7 @@ def test_a_challenger_that_picks_at_random_loses(shape: Shape, seed: int) -> Non
             game = game.play(move, False, 0, TOY)
         except IllegalMove:
             game = game.timeout(game.clock.deadline(False))
-    assert game.outcome == Outcome.CHALLENGER_FELL
+    assert game.outcome == Outcome.CHALLENGER_LOST
 
 
 def leaves(count: int) -> list[Digest]:
@@ -223,9 +223,9 @@ def test_ranges_paths_and_rows_lead_to_the_root_and_nothing_else_does(
             fold(nodes, first, count, levels, wrong)
     changed = [keccak256(b"other"), *nodes[1:]]
     assert fold(changed, first, count, levels, siblings) != tree.node(levels, 0)
-    row = row_of(tree, levels, 0)
-    below = levels - row_levels(levels)
-    hashed = row if below else tuple(tree.node(0, i) for i in range(len(row)))
+    layer = layer_of(tree, levels, 0)
+    below = levels - layer_levels(levels)
+    hashed = layer if below else tuple(tree.node(0, i) for i in range(len(layer)))
     assert fold(hashed, 0, width_at(count, below), levels - below) == tree.node(levels, 0)
 
 
@@ -250,9 +250,9 @@ def test_pieces_are_those_of_the_piece_root(content: bytes, data: st.DataObject)
 @given(shapes)
 def test_programs_have_one_encoding(shape: Shape) -> None:
     job = Job(shape)
-    assert Header.from_bytes(job.header.to_bytes()) == job.header
+    assert TraceHeader.from_bytes(job.header.to_bytes()) == job.header
     for template in job.templates:
-        assert Template.from_bytes(template.to_bytes()) == template
+        assert TraceTemplate.from_bytes(template.to_bytes()) == template
     covered = [
         t.iteration(n) is not None
         for n in range(job.header.step_nodes)
@@ -264,7 +264,7 @@ def test_programs_have_one_encoding(shape: Shape) -> None:
 
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_program_are_refused(data: bytes) -> None:
-    for parse in (Header.from_bytes, Template.from_bytes):
+    for parse in (TraceHeader.from_bytes, TraceTemplate.from_bytes):
         try:
             assert parse(data).to_bytes() == data
         except MalformedProgram:

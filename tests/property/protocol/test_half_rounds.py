@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from tests.support.manifests import make_terms
 from tests.unit.protocol.script import Script
 
-from atoll.protocol import misses, pay
+from atoll.protocol import missed_duties, pay
 from atoll.protocol.holders import Holder
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.words import NO_ROUND, Phase, SeatIndex
+from atoll.protocol.types import NO_ROUND, Phase, SeatIndex
 
 ROUNDS, SEATS, WHOLE, PART = 9, 4, 8, 3
 FULL = 3
-FIRST_CUT_BPS = 100
+FIRST_PENALTY_BPS = 100
 
 
 def levels(rounds: Sequence[bool]) -> Iterator[int]:
-    """A bucket's level behind each round, short or not, up to its miss."""
+    """A bucket's level behind each round, short or not, up to its missed duty."""
     level = 0
     for is_short in rounds:
         level = level + 2 if is_short else max(0, level - 1)
@@ -53,8 +53,8 @@ def played(script: Script, schedule: Sequence[Sequence[bool]]) -> Script:
 def income(script: Script, holder: Holder) -> int:
     """What the law pays a provider of all its rounds."""
     end = min(holder.to, len(script.net.view.settled))
-    past = script.net.view.settled[holder.start : end]
-    return sum(pay.round_pay(script.net.terms, each, holder) for each in past)
+    settled_round = script.net.view.settled[holder.start : end]
+    return sum(pay.round_pay(script.net.terms, each, holder) for each in settled_round)
 
 
 SCHEDULES = st.lists(
@@ -70,10 +70,14 @@ def test_no_schedule_gains_by_short_rounds(schedule: list[list[bool]], f: int) -
     price = net.terms.segment_pay
     for holder in view.providers.values():
         seat = SeatIndex(holder.index)
-        rounds = [past for past in view.settled if past.seats.get(seat) == holder.id]
-        done = sum(past.reveals[seat].segments for past in rounds)
-        merged = [past.verdict.merged > 0 for past in rounds]
-        shorts = [past.reveals[seat].segments == PART for past in rounds]
+        rounds = [
+            settled_round
+            for settled_round in view.settled
+            if settled_round.seats.get(seat) == holder.id
+        ]
+        done = sum(settled_round.reveals[seat].segments for settled_round in rounds)
+        merged = [settled_round.verdict.merged > 0 for settled_round in rounds]
+        shorts = [settled_round.reveals[seat].segments == PART for settled_round in rounds]
         lost = sum(PART for a, b in zip(shorts, merged, strict=True) if a and not b)
         assert income(script, holder) == (done - lost) * price
         found = list(levels(shorts))
@@ -85,16 +89,26 @@ def test_no_schedule_gains_by_short_rounds(schedule: list[list[bool]], f: int) -
 def check_escrow(script: Script, settled: Sequence[SettledRound]) -> None:
     """All that is not paid or burnt of these rounds is the submitter's now."""
     net = script.net
-    for past in settled:
-        earning = [told.segments for s, told in past.reveals.items() if not past.unearned >> s & 1]
-        paid = sum(pay.seat_pay(net.terms, past, s) for s in past.reveals)
-        assert sum(earning) * net.terms.segment_pay == paid + pay.unpaid(net.terms, past)
-        fees = pay.may_earn(net.terms, past, is_last=False) - paid - pay.unpaid(net.terms, past)
-        duties = pay.most_duties(net.terms, past.facts, is_last=False) * net.terms.duty_fee
-        assert fees == past.facts.committee.bit_count() * net.terms.sign_fee + duties
+    for settled_round in settled:
+        earning = [
+            told.segments
+            for s, told in settled_round.reveals.items()
+            if not settled_round.unearned >> s & 1
+        ]
+        paid = sum(pay.seat_pay(net.terms, settled_round, s) for s in settled_round.reveals)
+        assert sum(earning) * net.terms.segment_pay == paid + pay.unpaid(net.terms, settled_round)
+        fees = (
+            pay.may_earn(net.terms, settled_round, is_last=False)
+            - paid
+            - pay.unpaid(net.terms, settled_round)
+        )
+        duties = (
+            pay.most_duties(net.terms, settled_round.record, is_last=False) * net.terms.duty_fee
+        )
+        assert fees == settled_round.record.committee.bit_count() * net.terms.sign_fee + duties
 
 
-def test_two_short_rounds_of_any_three_are_a_miss_and_nothing_else_is() -> None:
+def test_two_short_rounds_of_any_three_are_a_missed_duty_and_nothing_else_is() -> None:
     """A bucket, and what the text says of it in words."""
     for rounds in product((False, True), repeat=ROUNDS):
         close = [
@@ -105,8 +119,8 @@ def test_two_short_rounds_of_any_three_are_a_miss_and_nothing_else_is() -> None:
         assert full == close[:1]
 
 
-def test_whoever_is_never_cut_is_whole_in_two_rounds_of_three() -> None:
-    """So is every schedule without a miss, and the law has the same of any seat."""
+def test_whoever_is_never_penalised_is_whole_in_two_rounds_of_three() -> None:
+    """So is every schedule without a missed duty, and the law has the same of any seat."""
     kept = [r for r in product((False, True), repeat=6) if all(n < FULL for n in levels(r))]
     assert max(map(sum, kept)) == 2
     for rounds in kept:
@@ -119,7 +133,8 @@ def test_whoever_is_never_cut_is_whole_in_two_rounds_of_three() -> None:
 
 
 def test_all_seats_in_one_hand_stop_two_rounds_of_three_at_the_most() -> None:
-    """Where nobody is ever cut; each round that they stop costs them the pay of who was short."""
+    """Where nobody is ever penalised; each round that they stop costs them the pay of who was
+    short."""
     # So many groups of seats can take turns, each large enough to leave too few by itself.
     assert {n // (n - 2 * f) for n in range(1, 257) for f in range((n + 2) // 3)} == {1, 2}
     for f, turns in ((0, 1), (1, 2)):
@@ -127,20 +142,20 @@ def test_all_seats_in_one_hand_stop_two_rounds_of_three_at_the_most() -> None:
         turn = [[seat // needed == r % 3 for seat in range(SEATS)] for r in range(6)]
         script = Script.ready(make_terms(rounds=ROUNDS, f=f, min_providers=1))
         net = played(script, turn).net
-        stopped = [not past.verdict.merged for past in net.view.settled]
+        stopped = [not settled_round.verdict.merged for settled_round in net.view.settled]
         assert (len(stopped), sum(stopped), net.owing) == (6, 2 * turns, {})
         whole = net.terms.segment_pay * WHOLE
         for holder in net.view.providers.values():  # one that stops a round of three
             assert income(script, holder) == (4 if f or holder.index < needed else 6) * whole
 
 
-def test_coming_back_after_each_miss_costs_more_each_time() -> None:
-    """An account that fills its bucket, sits down again and fills it again."""
-    bond, record, start, cuts = 1_000_000, misses.Record(), 0, list[int]()
+def test_coming_back_after_each_missed_duty_costs_more_each_time() -> None:
+    """An account that fills its bucket, joins again and fills it again."""
+    bond, record, start, penalties = 1_000_000, missed_duties.MissRecord(), 0, list[int]()
     for _ in range(6):
         round = start + 1  # short in both of its first rounds
-        cuts.append(misses.cut(bond, FIRST_CUT_BPS, record.at(round, start)))  # type: ignore[arg-type]
+        penalties.append(missed_duties.penalty(bond, FIRST_PENALTY_BPS, record.at(round, start)))  # type: ignore[arg-type]
         record = record.missed(round, start)  # type: ignore[arg-type]
         start = round + 10
-    assert cuts == sorted(cuts)
-    assert cuts[0] == bond // 100
+    assert penalties == sorted(penalties)
+    assert penalties[0] == bond // 100

@@ -15,11 +15,11 @@ from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Refused, bitmap, hashed, numbers
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.protocol import misses, pay
+from atoll.protocol import missed_duties, pay
 from atoll.protocol.holders import Holder
-from atoll.protocol.keeper_calls import Call, KeeperCall, keeper_calls
-from atoll.protocol.owes import Duty, Owed, owed_by
-from atoll.protocol.words import NO_ROUND, Phase, Role, SeatIndex
+from atoll.protocol.keeper_calls import KeeperCall, KeeperCallKind, keeper_calls
+from atoll.protocol.obligations import Duty, Obligation, obligations_of
+from atoll.protocol.types import NO_ROUND, Phase, Role, SeatIndex
 
 WAITS = st.sampled_from([1, 5, 20, 30, 40, 60, 100, 250, 600])
 TERMS = st.sampled_from(
@@ -28,18 +28,18 @@ TERMS = st.sampled_from(
         {"f": 0, "min_providers": 1, "min_verifiers": 1},
         {"rounds": 2, "share_bps": 10_000},
         {"expiry": 1_000_900},
-        {"places": 2, "min_verifiers": 1, "seats": 6, "share_bps": 100},
+        {"slots": 2, "min_verifiers": 1, "seats": 6, "share_bps": 100},
     ]
 )
 
 
 class AnyJob(RuleBasedStateMachine):
     @initialize(
-        terms=TERMS, seats=st.integers(2, 4), places=st.integers(1, 4), done=st.integers(0, 2)
+        terms=TERMS, seats=st.integers(2, 4), slots=st.integers(1, 4), done=st.integers(0, 2)
     )
-    def create(self, terms: dict[str, Any], seats: int, places: int, done: int) -> None:
+    def create(self, terms: dict[str, Any], seats: int, slots: int, done: int) -> None:
         made = make_terms(**terms)
-        self.s = Script.ready(made, seats, min(places, made.places))
+        self.s = Script.ready(made, seats, min(slots, made.slots))
         self.net = self.s.net
         for _ in range(done):
             for _ in range(4):
@@ -61,8 +61,8 @@ class AnyJob(RuleBasedStateMachine):
         self.net.wait(seconds)
 
     @rule(who=st.sampled_from(PROVIDERS), seat=st.integers(0, 5))
-    def sit(self, who: Any, seat: int) -> None:
-        self.attempt(self.net.sit, who, seat)
+    def join(self, who: Any, seat: int) -> None:
+        self.attempt(self.net.join, who, seat)
 
     @rule(who=st.sampled_from(PROVIDERS))
     def leave_seat(self, who: Any) -> None:
@@ -72,9 +72,9 @@ class AnyJob(RuleBasedStateMachine):
     def disagree(self, who: Any) -> None:
         self.attempt(self.net.disagree, who)
 
-    @rule(who=st.sampled_from(VERIFIERS), place=st.integers(0, 5), more=st.integers(9, 12))
-    def enrol(self, who: Any, place: int, more: int) -> None:
-        self.attempt(self.net.enrol, who, place, self.net.terms.verifier_bond * more // 10)
+    @rule(who=st.sampled_from(VERIFIERS), slot=st.integers(0, 5), more=st.integers(9, 12))
+    def enrol(self, who: Any, slot: int, more: int) -> None:
+        self.attempt(self.net.enrol, who, slot, self.net.terms.verifier_bond * more // 10)
 
     @rule(who=st.sampled_from(VERIFIERS))
     def say_ready(self, who: Any) -> None:
@@ -111,14 +111,14 @@ class AnyJob(RuleBasedStateMachine):
     @precondition(lambda self: self.net.phase is Phase.MERGE)
     @rule(count=st.integers(1, 4), has=st.none() | st.integers(0, 63))
     def say(self, count: int, has: int | None) -> None:
-        silent = self.net.committee - set(self.net.words)
+        silent = self.net.committee - set(self.net.votes)
         self.attempt(self.s.say, sorted(silent)[:count], has)
 
     @precondition(lambda self: self.net.phase is Phase.MERGE)
     @rule(left=st.integers(0, 2), merged=st.sampled_from([None, None, 0]), most=st.booleans())
     def settle(self, left: int, merged: int | None, most: bool) -> None:
         signers = sorted(self.net.committee)[: len(self.net.committee) - (not most)]
-        out = set(sorted(self.net.had())[:left])
+        out = set(sorted(self.net.available())[:left])
         self.attempt(self.net.settle, set(signers), out, merged)
 
     @rule()
@@ -135,7 +135,7 @@ class AnyJob(RuleBasedStateMachine):
                 for seat in sorted(net.waited):
                     self.attempt(self.s.reveal, seat)
             case Phase.MERGE:
-                self.attempt(self.s.say, sorted(net.committee - set(net.words)))
+                self.attempt(self.s.say, sorted(net.committee - set(net.votes)))
                 self.attempt(self.s.settle)
 
     @precondition(lambda self: self.net.settled)
@@ -165,13 +165,13 @@ class AnyJob(RuleBasedStateMachine):
 
     @precondition(lambda self: self.net.settled)
     @rule(back=st.integers(0, 2), seat=st.integers(0, 5))
-    def fall(self, back: int, seat: int) -> None:
+    def slash(self, back: int, seat: int) -> None:
         round = len(self.net.settled) - 1 - back
         if round < 0 or seat not in self.net.settled[round].holders:
             return
         if self.net.now < self.net.settled[round].ends["window"]:
             holder = self.net.settled[round].holders[seat]
-            self.attempt(self.net.fall, Role.PROVIDER, holder, WATCHER)
+            self.attempt(self.net.slash, Role.PROVIDER, holder, WATCHER)
 
     # --- what the view says can be done ---
 
@@ -185,21 +185,21 @@ class AnyJob(RuleBasedStateMachine):
         """It must not be refused."""
         net, round, id, seat = self.net, one.round, one.holder, one.seat
         match one.call:
-            case Call.ADVANCE:
+            case KeeperCallKind.ADVANCE:
                 net.advance()
-            case Call.SEED_AUDIT:
+            case KeeperCallKind.SEED_AUDIT:
                 net.seed_audit()
-            case Call.SETTLE_LATE:
+            case KeeperCallKind.SETTLE_LATE:
                 net.settle_late()
-            case Call.CUT_SEAT:
-                net.cut_seat(seat)
-            case Call.CUT_MEMBER:
-                net.cut_member(round, id)
-            case Call.ABSENT:
+            case KeeperCallKind.PENALISE_SEAT:
+                net.penalise_seat(seat)
+            case KeeperCallKind.PENALISE_MEMBER:
+                net.penalise_member(round, id)
+            case KeeperCallKind.ABSENT:
                 net.report_absent(round, id)
-            case Call.REPORT_MISSING_KEY:
+            case KeeperCallKind.REPORT_MISSING_KEY:
                 net.report_missing_key(round, seat)
-            case Call.NO_KEY:
+            case KeeperCallKind.NO_KEY:
                 net.no_key(round, seat, WATCHER)
             case _:
                 self.pay_or_contest(one)
@@ -207,39 +207,41 @@ class AnyJob(RuleBasedStateMachine):
     def pay_or_contest(self, one: KeeperCall) -> None:
         net, id = self.net, one.holder
         match one.call:
-            case Call.CONTEST:
+            case KeeperCallKind.CONTEST:
                 net.contest(one.round, id, one.seat, WATCHER)
-            case Call.SETTLE_CONTEST:
+            case KeeperCallKind.SETTLE_CONTEST:
                 net.settle_contest(one.round, id, one.seat)
-            case Call.CLAIM:
+            case KeeperCallKind.CLAIM:
                 holder = net.view.holders(one.role)[id]
                 expected = pay.claim(net.view, holder, one.round)
                 assert net.claim(one.role, id, one.round) == expected
-            case Call.BURN:
+            case KeeperCallKind.BURN:
                 unpaid = net.view.settled[net.view.burnt_to : one.round]
-                expected_burnt = sum(pay.unpaid(net.terms, past) for past in unpaid)
+                expected_burnt = sum(
+                    pay.unpaid(net.terms, settled_round) for settled_round in unpaid
+                )
                 before = net.burnt
                 net.burn(one.round)
                 assert net.burnt - before == expected_burnt
-            case Call.RELEASE:
+            case KeeperCallKind.RELEASE:
                 net.release(one.role, id)
-            case Call.LEAK:  # which would take pay that the invariants below speak of
-                past = net.settled[one.round]
-                assert one.seat in past.pay
-                assert net.now < past.ends["audit"]
+            case KeeperCallKind.LEAK:  # which would take pay that the invariants below speak of
+                settled_round = net.settled[one.round]
+                assert one.seat in settled_round.pay
+                assert net.now < settled_round.ends["audit"]
                 key = net.view.settled[one.round].known_key(SeatIndex(one.seat))
                 assert key is not None  # of the settlement's own block, too: early, but known
-                assert hashed(key) == past.reveals[one.seat].key_hash
+                assert hashed(key) == settled_round.reveals[one.seat].key_hash
             case _:
                 raise AssertionError(one)
 
     @rule(data=st.data(), who=st.sampled_from([*PROVIDERS, *VERIFIERS]))
     def do_what_is_owed(self, data: st.DataObject, who: Any) -> None:
-        owed = owed_by(self.net.view, who, self.net.now)
+        owed = obligations_of(self.net.view, who, self.net.now)
         if owed:
             self.give(who, data.draw(st.sampled_from(owed)))
 
-    def give(self, who: Any, owed: Owed) -> None:
+    def give(self, who: Any, owed: Obligation) -> None:
         """It must be taken, and be owed no more."""
         net, s, round, id = self.net, self.s, owed.round, owed.holder
         assert net.now < owed.until
@@ -250,7 +252,7 @@ class AnyJob(RuleBasedStateMachine):
                 s.reveal(owed.seats[0])
             case Duty.READY:
                 net.say_ready(who)
-            case Duty.WORD:
+            case Duty.VOTE:
                 net.say(who, int(bitmap(net.seated)))
             case Duty.SIGN if net.phase is Phase.MERGE and round == net.round:
                 return
@@ -265,7 +267,7 @@ class AnyJob(RuleBasedStateMachine):
                 s.show_keys(round, owed.seats)
             case _:
                 raise AssertionError(owed)
-        left = owed_by(net.view, who, net.now)
+        left = obligations_of(net.view, who, net.now)
         assert (owed.duty, round) not in {(each.duty, each.round) for each in left}
 
     # --- the view is the network ---
@@ -277,12 +279,12 @@ class AnyJob(RuleBasedStateMachine):
         net, view = self.net, self.net.view
         assert (view.phase, view.status, view.round) == (net.phase, net.status, net.round)
         assert numbers(view.held) == net.held
-        uncut = {h.index: h.missed for h in view.providers.values() if h.missed != NO_ROUND}
-        assert set(uncut) == set(net.owing)
+        unpenalised = {h.index: h.missed for h in view.providers.values() if h.missed != NO_ROUND}
+        assert set(unpenalised) == set(net.owing)
         if view.open is None:
             assert net.phase in {Phase.WAITING, Phase.CLOSED}
             if net.phase is Phase.WAITING:
-                assert numbers(view.ready_places(net.round)) == net.ready
+                assert numbers(view.ready_slots(net.round)) == net.ready
             return
         running = view.open
         assert (running.seed, running.deadline) == (net.seed, net.deadline)
@@ -293,16 +295,16 @@ class AnyJob(RuleBasedStateMachine):
             net.committee_seed,
         )
         assert running.reveal_accumulator == net.reveals_acc
-        assert running.words_accumulator == net.words_acc
+        assert running.votes_accumulator == net.votes_acc
         assert running.audit_seed == net.audit_seed
         if net.phase is Phase.TRAIN:
             assert numbers(running.counting & ~running.committed) == net.waited
         if net.phase is Phase.REVEAL:
             assert numbers(running.committed & ~running.revealed) == net.waited
         if net.phase is Phase.MERGE:
-            assert numbers(running.available) == net.had()
-            missing = len(net.committee) - len(net.words)
-            assert running.is_merge_over == (net.had(missing) == net.had())
+            assert numbers(running.available) == net.available()
+            missing = len(net.committee) - len(net.votes)
+            assert running.is_merge_over == (net.available(missing) == net.available())
 
     @invariant()
     def members_are_the_same(self) -> None:
@@ -311,34 +313,37 @@ class AnyJob(RuleBasedStateMachine):
         for (role, id), m in self.net.members.items():
             seen: Holder = self.net.view.holders(role)[id]  # type: ignore[index]
             assert (seen.account, seen.index, seen.start) == (m.account, m.index, m.start)
-            assert (seen.bond, seen.has_fallen) == (m.bond, m.fallen)
+            assert (seen.bond, seen.is_slashed) == (m.bond, m.slashed)
             assert seen.is_released == m.released
-            if m.fallen:
+            if m.slashed:
                 assert seen.lost_from == m.lost_from
-            record = self.net.view.records.get((role, m.account), misses.Record())
+            record = self.net.view.miss_records.get((role, m.account), missed_duties.MissRecord())
             assert (record.level, record.after) == self.net.levels.get((role, m.account), (0, 0))
-            if m.cuts:
-                cut = misses.cut(self.net.terms.provider_bond, 100, record.level)
-                assert 0 < cut <= self.net.terms.provider_bond // 8
+            if m.penalties:
+                penalty = missed_duties.penalty(self.net.terms.provider_bond, 100, record.level)
+                assert 0 < penalty <= self.net.terms.provider_bond // 8
 
     @invariant()
     def rounds_are_the_same(self) -> None:
         if not hasattr(self, "net"):
             return
-        for past, seen in zip(self.net.settled, self.net.view.settled, strict=True):
+        for settled_round, seen in zip(self.net.settled, self.net.view.settled, strict=True):
             assert seen.is_consistent
-            assert seen.facts == past.facts
+            assert seen.record == settled_round.record
             clock = seen.clock
             ends = (clock.audit_end, clock.open_end, clock.keys_end, clock.half, clock.window_end)
-            assert ends == tuple(past.ends.values())
-            assert numbers(seen.drawn) == past.drawn
+            assert ends == tuple(settled_round.ends.values())
+            assert numbers(seen.drawn) == settled_round.drawn
             pairs = {(s, p) for p, seats in seen.duties.items() for s in seats}
-            assert pairs == {(s, p) for s, places in past.auditors.items() for p in places}
-            assert (numbers(seen.pay), numbers(seen.unearned)) == (past.pay, past.unearned)
-            assert numbers(seen.signers) == past.signed
-            assert dict(seen.seats) | past.holders == dict(seen.seats)
-            assert numbers(seen.silent) == past.absent
-            assert set(seen.keys) == set(past.keys)
+            assert pairs == {(s, p) for s, slots in settled_round.auditors.items() for p in slots}
+            assert (numbers(seen.pay), numbers(seen.unearned)) == (
+                settled_round.pay,
+                settled_round.unearned,
+            )
+            assert numbers(seen.signers) == settled_round.signed
+            assert dict(seen.seats) | settled_round.holders == dict(seen.seats)
+            assert numbers(seen.silent) == settled_round.absent
+            assert set(seen.keys) == set(settled_round.keys)
 
     @invariant()
     def money_is_the_same_and_never_too_much(self) -> None:
@@ -354,9 +359,9 @@ class AnyJob(RuleBasedStateMachine):
                     assert pay.round_pay(net.terms, view.settled[round], holder) == earned
                     worth += earned
         owed = worth + sum(net.credits.values())
-        for past in net.settled[net.burnt_to :]:
-            lost = set(past.done) - past.pay - past.unearned
-            owed += sum(past.done[s] for s in lost) * net.terms.segment_pay
+        for settled_round in net.settled[net.burnt_to :]:
+            lost = set(settled_round.done) - settled_round.pay - settled_round.unearned
+            owed += sum(settled_round.done[s] for s in lost) * net.terms.segment_pay
         reserved = net.funded - pay.refundable(view)
         assert net.claimed + net.burnt + owed <= reserved
         assert sum(view.paid.values()) == net.claimed

@@ -13,7 +13,7 @@ HASHES = st.sampled_from([keccak256, sha256])
 
 
 @given(LEAVES, st.data())
-def test_every_leaf_has_a_proof_that_fits_only_its_place(
+def test_every_leaf_has_a_proof_that_fits_only_its_position(
     leaves: list[bytes], data: st.DataObject
 ) -> None:
     hash = data.draw(HASHES)
@@ -30,11 +30,11 @@ def test_one_bit_of_leaf_proof_or_root_breaks_a_proof(
 ) -> None:
     index = data.draw(st.integers(0, len(leaves) - 1))
     words = [leaves[index], merkle_root(leaves), *merkle_proof(leaves, index)]
-    place = data.draw(st.integers(0, len(words) - 1))
+    position = data.draw(st.integers(0, len(words) - 1))
     bit = data.draw(st.integers(0, 255))
-    changed = bytearray(words[place])
+    changed = bytearray(words[position])
     changed[bit // 8] ^= 1 << bit % 8
-    words[place] = bytes(changed)
+    words[position] = bytes(changed)
     assert not verify_proof(words[0], index, len(leaves), words[2:], words[1])
 
 

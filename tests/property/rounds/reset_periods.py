@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import KEY, Job, with_method
 
-from atoll.aggregation.round import merge
+from atoll.aggregation.merge_round import merge
 from atoll.numerics.state import GlobalState
 from atoll.protocol.hashing import sha256
-from atoll.protocol.words import Digest, RoundIndex
+from atoll.protocol.types import Digest, RoundIndex
 from atoll.train.earlier import EarlierRound
-from atoll.train.replay import Claimed
+from atoll.train.replay import RevealedRound
 from atoll.train.round import TrainedRound, train_round
 from atoll.train.seat_task import TrainTask
 
@@ -37,10 +37,13 @@ class ResetPeriod:
         """What a round opened from."""
         return self.states[round]
 
-    def claimed(self, round: int, trained: list[TrainedRound] | None = None) -> Claimed:
+    def claimed(self, round: int, trained: list[TrainedRound] | None = None) -> RevealedRound:
         """What the seat revealed of a round and of those before it."""
         done = zip(trained or self.trained, self.models, strict=True)
-        said = [Claimed(one.leaves(KEY), one.update_root, model) for one, model in done]
+        said = [
+            RevealedRound(one.checkpoint_commitments(KEY), one.update_root, model)
+            for one, model in done
+        ]
         return replace(said[round], earlier=tuple(said[:round]))
 
 
@@ -69,7 +72,7 @@ def trained_reset_period(job: Job, rounds: int = ROUNDS) -> ResetPeriod:
         )
         task = replace(
             job.task,
-            slot=replace(job.task.slot, round=RoundIndex(number)),
+            round_id=replace(job.task.round_id, round=RoundIndex(number)),
             data_seed=sha256(bytes([number])),
             global_state_cid=job.store.add_bytes(model.to_bytes()).to_bytes(),
             earlier=earlier,
@@ -78,11 +81,11 @@ def trained_reset_period(job: Job, rounds: int = ROUNDS) -> ResetPeriod:
         tasks.append(task)
         trained.append(done)
         models.append(model)
-        facts = all_standing([task.seat], job.manifest)
+        record = all_standing([task.seat], job.manifest)
         model = merge(
             model,
             {task.seat: done.update},
-            facts=facts,
+            record=record,
             data_seed=task.data_seed,
             manifest=job.manifest,
         ).global_state

@@ -12,14 +12,14 @@ from tests.support.small_job import SmallJob, damage, small_job
 from atoll.errors import MachineFault
 from atoll.numerics.segment import Course, SegmentRun, run_segment
 from atoll.numerics.state import SeatState
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.train.checkpoints import KEPT, Checkpoint, release
-from atoll.train.reference import SelfCheck, fault
-from atoll.train.resume import Keeping, checkpoints_of, opening_of
+from atoll.train.resume import Keeping, checkpoints_of, round_start_of
 from atoll.train.round import TrainedRound, train_round
 from atoll.train.seat_task import TrainTask
+from atoll.train.second_run import SelfCheck, fault
 from atoll_node import tasks
 
 
@@ -44,7 +44,7 @@ class Runner:
 @pytest.fixture
 def fresh(job: SmallJob) -> Iterator[SmallJob]:
     yield job
-    release(job.store, job.task.slot.job, job.task.slot.round)
+    release(job.store, job.task.round_id.job, job.task.round_id.round)
 
 
 def train(job: SmallJob, run: Runner, task: TrainTask | None = None) -> TrainedRound:
@@ -64,8 +64,8 @@ def kept_states(job: SmallJob) -> list[bytes]:
 
 
 def assert_same(done: TrainedRound, expected: TrainedRound) -> None:
-    said = (done.states, done.words, done.update, done.losses)
-    assert said == (expected.states, expected.words, expected.update, expected.losses)
+    said = (done.states, done.work_tags, done.update, done.losses)
+    assert said == (expected.states, expected.work_tags, expected.update, expected.losses)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
@@ -104,7 +104,7 @@ def test_a_whole_state_that_is_not_its_record_s_is_noticed(
     checkpoints = checkpoints_of(fresh.task, fresh.store, share=0)
     last = checkpoints.before(4)[0]
     task = fresh.task
-    other = opening_of(task, fresh.store)
+    other = round_start_of(task, fresh.store)
     checkpoints.drop()
     checkpoints.write(last, other.pieces(), 0)
     again = Runner()
@@ -129,7 +129,7 @@ def test_of_other_work_they_are_let_go_of(fresh: SmallJob, change: str) -> None:
         "seed": replace(task, data_seed=Digest(b"\x06" * 32)),
         "seat": fresh.of_seat(1),
         "model": replace(task, global_state_cid=Cid.of(b"another").to_bytes()),
-        "round": replace(task, slot=replace(task.slot, round=1)),
+        "round": replace(task, round_id=replace(task.round_id, round=1)),
     }
     assert checkpoints_of(others[change], fresh.store).before(99) == []
     assert kept_states(fresh) == []
@@ -150,7 +150,7 @@ def test_two_are_kept_and_older_ones_go_at_once(fresh: SmallJob) -> None:
 def test_once_it_is_revealed_nothing_is_kept(fresh: SmallJob) -> None:
     killed(fresh, 3)
     states = kept_states(fresh)
-    release(fresh.store, fresh.task.slot.job, fresh.task.slot.round)
+    release(fresh.store, fresh.task.round_id.job, fresh.task.round_id.round)
     assert kept_states(fresh) == []
     assert not any(fresh.store.has(Cid.from_bytes(cid)) for cid in states)
 

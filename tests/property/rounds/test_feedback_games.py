@@ -19,8 +19,8 @@ from atoll.numerics.state import SeatState
 from atoll.numerics.step import state_roots
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.games.players import NothingDiffers
-from atoll.protocol.program import Template
-from atoll.train.judging import OwnRun
+from atoll.protocol.program import TraceTemplate
+from atoll.train.own_run import OwnRun
 from atoll.train.replay import replay_seat
 from atoll.train.round import TrainedRound, train_round
 from atoll.train.seat_task import run_alone
@@ -37,10 +37,10 @@ def reset_period(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResetPeri
 def test_an_honest_round_has_nothing_to_challenge(
     reset_period: ResetPeriod, round: int, segment: int
 ) -> None:
-    """Segment −1 is the link."""
-    is_link = segment < 0
-    number = reset_period.job.manifest.segments - 1 if is_link else segment
-    task = judged(reset_period, round, number, is_link=is_link)
+    """Segment −1 is the update proof."""
+    is_update_proof = segment < 0
+    number = reset_period.job.manifest.segments - 1 if is_update_proof else segment
+    task = judged(reset_period, round, number, is_update_proof=is_update_proof)
     own = OwnRun(task, reset_period.job.store)
     with pytest.raises(NothingDiffers):
         play(claim_of(reset_period, task, reset_period.trained[round]), lambda: own, lambda: own)
@@ -51,7 +51,7 @@ def test_its_replay_finds_it_as_it_was_said(reset_period: ResetPeriod, round: in
     found = replay_seat(
         reset_period.tasks[round], reset_period.claimed(round), reset_period.job.store
     )
-    assert found.differs_at is None
+    assert found.mismatch_at is None
 
 
 def forgetful(states: list[SeatState], number: int, course: Course) -> SegmentRun:
@@ -59,8 +59,8 @@ def forgetful(states: list[SeatState], number: int, course: Course) -> SegmentRu
     done = run_alone(states, number, course)
     if course.round > 0 or number + 1 < course.manifest.segments:
         return done
-    left = {name: x * 0 for name, x in done.state.left.items()}
-    state = replace(done.state, left=left)
+    residual = {name: x * 0 for name, x in done.state.residual.items()}
+    state = replace(done.state, residual=residual)
     return replace(done, state=state, roots=state_roots(state))
 
 
@@ -76,7 +76,7 @@ def test_who_hides_what_was_excluded_is_found_there(reset_period: ResetPeriod) -
         reset_period.claimed(1, [cheated, *reset_period.trained[1:]]),
         reset_period.job.store,
     )
-    assert (found.earlier, found.differs_at) == (0, last)
+    assert (found.earlier, found.mismatch_at) == (0, last)
 
 
 def test_the_first_step_of_a_later_round_reads_what_was_left(reset_period: ResetPeriod) -> None:
@@ -86,5 +86,5 @@ def test_the_first_step_of_a_later_round_reads_what_was_left(reset_period: Reset
     assert part == 1 + len(header.fragments)
     names = [own.trace(0).tree.count, header.nodes(part)]
     assert names[0] == names[1]
-    last = Template.from_bytes(own.template(header.nodes(part) - 1).data)
+    last = TraceTemplate.from_bytes(own.template(header.nodes(part) - 1).data)
     assert (last.op, last.part) == (Op.RESULT, part)

@@ -22,13 +22,13 @@ from atoll.numerics.ops import Ops
 from atoll.numerics.segment import Course, SegmentRun, run_segment
 from atoll.numerics.state import SeatState
 from atoll.numerics.step import StepResult, inner_step
-from atoll.protocol.leaves import Leaf, Leaves
-from atoll.protocol.words import Digest
-from atoll.train import reference, replay
-from atoll.train.reference import SelfCheck
-from atoll.train.replay import Claimed, Disagreement, replay_seat
+from atoll.protocol.checkpoint_commitments import CheckpointCommitment, CheckpointCommitments
+from atoll.protocol.types import Digest
+from atoll.train import replay, second_run
+from atoll.train.replay import Disagreement, RevealedRound, replay_seat
 from atoll.train.resume import checkpoints_of
 from atoll.train.round import TrainedRound, train_round
+from atoll.train.second_run import SelfCheck
 from atoll.train.stored_states import read_global_state
 
 KEY = Digest(b"\x09" * 32)
@@ -55,8 +55,8 @@ class WrongKernels:
 
 
 @pytest.fixture
-def claimed(trained: TrainedRound) -> Iterator[Claimed]:
-    yield Claimed(trained.leaves(KEY), trained.update_root)
+def claimed(trained: TrainedRound) -> Iterator[RevealedRound]:
+    yield RevealedRound(trained.checkpoint_commitments(KEY), trained.update_root)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, kernels: Any) -> None:
@@ -81,9 +81,9 @@ def drawing(*committee_draws: int) -> Any:
 def test_a_machine_without_fault_trains_as_it_would(job: SmallJob, trained: TrainedRound) -> None:
     for check in (SelfCheck(4), SelfCheck(4, doubts=True)):
         done = train_round(job.task, job.store, run=check)
-        assert (done.states, done.words, done.update) == (
+        assert (done.states, done.work_tags, done.update) == (
             trained.states,
-            trained.words,
+            trained.work_tags,
             trained.update,
         )
 
@@ -103,7 +103,7 @@ def test_a_second_run_has_the_room_of_what_the_first_one_captured(
         assert made[0]() is None  # there is room for it again
         return inner_step(*args)
 
-    monkeypatch.setattr(reference, "inner_step", step)
+    monkeypatch.setattr(second_run, "inner_step", step)
     check = SelfCheck(4, draw=drawing(0, 5), fast=inner_step)
     assert train_round(job.task, job.store, run=check).update == trained.update
     assert len(let_go) == 1
@@ -178,7 +178,7 @@ def test_a_round_that_ends_early_was_checked(
 
 @pytest.mark.parametrize("segment", [0, 2])
 def test_an_auditor_s_own_fault_accuses_nobody(
-    job: SmallJob, claimed: Claimed, monkeypatch: pytest.MonkeyPatch, segment: int
+    job: SmallJob, claimed: RevealedRound, monkeypatch: pytest.MonkeyPatch, segment: int
 ) -> None:
     tensors = len(read_global_state(job.manifest, job.task.global_state_cid, job.store).params)
     use(monkeypatch, WrongKernels({segment * SEGMENT * tensors}))
@@ -187,7 +187,7 @@ def test_an_auditor_s_own_fault_accuses_nobody(
 
 
 def test_a_kernel_that_is_always_wrong_accuses_nobody(
-    job: SmallJob, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+    job: SmallJob, claimed: RevealedRound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, WrongKernels())
     with pytest.raises(MachineFault, match="two replays differ about segment 0"):
@@ -195,18 +195,22 @@ def test_a_kernel_that_is_always_wrong_accuses_nobody(
 
 
 def test_nor_does_one_that_is_wrong_where_a_seat_lied(
-    job: SmallJob, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+    job: SmallJob, claimed: RevealedRound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A word of *differs* has our digest in it: a wrong one would lose the game about it."""
+    """A digest of *mismatch* has our digest in it: a wrong one would lose the game about it."""
     use(monkeypatch, WrongKernels())
-    items = list(claimed.leaves.items)
-    items[0] = Leaf(Digest(b"\x01" * 32), items[0].word)
+    items = list(claimed.checkpoint_commitments.items)
+    items[0] = CheckpointCommitment(Digest(b"\x01" * 32), items[0].blinded_tag)
     with pytest.raises(MachineFault):
-        replay_seat(job.task, replace(claimed, leaves=Leaves(tuple(items))), job.store)
+        replay_seat(
+            job.task,
+            replace(claimed, checkpoint_commitments=CheckpointCommitments(tuple(items))),
+            job.store,
+        )
 
 
 def test_what_differs_is_run_again_from_before_it_and_no_earlier(
-    job: SmallJob, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+    job: SmallJob, claimed: RevealedRound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run: list[int] = []
 
@@ -215,22 +219,25 @@ def test_what_differs_is_run_again_from_before_it_and_no_earlier(
         return run_segment(states.pop(), segment, course)
 
     monkeypatch.setattr(replay, "checkpoints_of", partial(checkpoints_of, share=0))
-    items = list(claimed.leaves.items)
-    items[3] = Leaf(Digest(b"\x01" * 32), items[3].word)
+    items = list(claimed.checkpoint_commitments.items)
+    items[3] = CheckpointCommitment(Digest(b"\x01" * 32), items[3].blinded_tag)
     found = replay_seat(
-        job.task, replace(claimed, leaves=Leaves(tuple(items))), job.store, run=told
+        job.task,
+        replace(claimed, checkpoint_commitments=CheckpointCommitments(tuple(items))),
+        job.store,
+        run=told,
     )
-    assert found.differs_at == 3
-    assert found.own == claimed.leaves.items[3].state
+    assert found.mismatch_at == 3
+    assert found.own == claimed.checkpoint_commitments.items[3].state
     assert run == [0, 1, 2, 3]  # and 3 once more, by the reference
 
 
 def test_another_model_than_the_certified_one_is_our_trouble(
-    job: SmallJob, claimed: Claimed
+    job: SmallJob, claimed: RevealedRound
 ) -> None:
     """It would be as if every provider had lied."""
     own = read_global_state(job.manifest, job.task.global_state_cid, job.store).digest()
-    assert replay_seat(job.task, replace(claimed, model=own), job.store).differs_at is None
+    assert replay_seat(job.task, replace(claimed, model=own), job.store).mismatch_at is None
     other = replace(claimed, model=Digest(b"\x01" * 32))
     with pytest.raises(Disagreement, match="certificate says 0101"):
         replay_seat(job.task, other, job.store)

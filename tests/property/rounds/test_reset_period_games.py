@@ -1,4 +1,4 @@
-"""Games about a round that goes on with a seat's own state, and takes in what was merged."""
+"""Games about a round that goes on with a seat's own state, and mixes in what was merged."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from atoll.numerics.segment import Course, SegmentRun
 from atoll.numerics.state import SeatState
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.claims import ProgramHeader, bond_set
-from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.moves import Claim
 from atoll.protocol.games.players import NothingDiffers
-from atoll.protocol.program import Header, Template
-from atoll.protocol.words import ZERO_DIGEST, Address, Digest, HolderId, JobId, Role
+from atoll.protocol.program import TraceHeader, TraceTemplate
+from atoll.protocol.types import ZERO_DIGEST, Address, Digest, HolderId, JobId, Role
 from atoll.train import resume
 from atoll.train.checkpoints import DISPUTED, release
-from atoll.train.judged import JudgeTask
-from atoll.train.judging import OwnRun, model_roots, program_header
+from atoll.train.judge_task import JudgeTask
+from atoll.train.own_run import OwnRun, model_roots, program_header
 from atoll.train.round import TrainedRound, train_round
 from atoll.train.seat_task import run_alone
 
 HOLDER = Address("0x" + "22" * 20)
 TAKING = 1
-"""The segment whose first step takes in what the round before merged."""
+"""The segment whose first step mixes in what the round before merged."""
 
 
 @pytest.fixture(scope="module")
@@ -39,19 +39,19 @@ def reset_period(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResetPeri
 
 
 def judged(
-    reset_period: ResetPeriod, round: int, segment: int, *, is_link: bool = False
+    reset_period: ResetPeriod, round: int, segment: int, *, is_update_proof: bool = False
 ) -> JudgeTask:
     task = reset_period.tasks[round]
     return JudgeTask(
         job=JobId(1),
         manifest=reset_period.job.manifest.to_bytes(),
         initial=reset_period.job.model.digest(),
-        round=task.slot.round,
+        round=task.round_id.round,
         seat=task.seat,
         data_seed=task.data_seed,
         model=task.global_state_cid,
         segment=segment,
-        is_link=is_link,
+        is_update_proof=is_update_proof,
         earlier=task.earlier,
     )
 
@@ -59,22 +59,22 @@ def judged(
 def claim_of(reset_period: ResetPeriod, task: JudgeTask, trained: TrainedRound) -> Claim:
     """What a holder says that came to this in the task's round."""
     before = reset_period.trained[task.round - 1].states[-1]
-    states = (before, *trained.states)[task.segment + task.is_link :]
+    states = (before, *trained.states)[task.segment + task.is_update_proof :]
     roots = model_roots(reset_period.model_of(task.round))
     return Claim(
         holder=HOLDER,
         set=bond_set(JobId(1), Role.PROVIDER, HolderId(1)),
-        place=Digest(bytes(32)),
+        position=Digest(bytes(32)),
         program=header_of(reset_period.job).root,
-        is_link=task.is_link,
+        is_update_proof=task.is_update_proof,
         seat=task.seat,
         round=task.round,
         segment=task.segment,
         data_seed=task.data_seed,
-        opening=states[0],
-        closing=ZERO_DIGEST if task.is_link else states[1],
+        initial_state=states[0],
+        closing=ZERO_DIGEST if task.is_update_proof else states[1],
         work_tag=ZERO_DIGEST,
-        update_root=trained.update_root if task.is_link else ZERO_DIGEST,
+        update_root=trained.update_root if task.is_update_proof else ZERO_DIGEST,
         model_params=roots.params_root,
         model_exponents=roots.exponents,
         holder_seconds=60,
@@ -100,9 +100,9 @@ def test_planted_text_in_a_round_that_goes_on_is_found_where_it_is_read(
     challenger = OwnRun(task, reset_period.job.store)
     game = play(claim_of(reset_period, task, cheated), lambda: holder, lambda: challenger)
     assert game.node is not None
-    template = Template.from_bytes(challenger.template(game.node).data)
+    template = TraceTemplate.from_bytes(challenger.template(game.node).data)
     assert (template.op, template.part) == (Op.TOKENS, game.part)
-    header: Header = header_of(reset_period.job).header
+    header: TraceHeader = header_of(reset_period.job).header
     fragments = len(header.fragments)
     assert game.part == (1 + fragments if segment == TAKING else 0)
 
@@ -133,7 +133,7 @@ def test_the_link_of_an_honest_round_is_that_of_its_fragment(
 ) -> None:
     manifest = reset_period.job.manifest
     last = manifest.segments - 1
-    task = judged(reset_period, round, last, is_link=True)
+    task = judged(reset_period, round, last, is_update_proof=True)
     own = OwnRun(task, reset_period.job.store)
     with pytest.raises(NothingDiffers):
         play(claim_of(reset_period, task, reset_period.trained[round]), lambda: own, lambda: own)

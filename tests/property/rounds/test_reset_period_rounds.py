@@ -15,19 +15,19 @@ from tests.support.small_job import damage
 from tests.unit.train.factories import make_job
 
 from atoll.errors import DiskFull
-from atoll.numerics.layout import seat_layout
 from atoll.numerics.segment import Course, SegmentRun
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import seat_layout
 from atoll.numerics.step import state_roots
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.train import replay
-from atoll.train.checkpoints import CARRIED, REPLAYED, Checkpoint, Checkpoints, release
-from atoll.train.replay import Claimed, SeatReplay, replay_seat
-from atoll.train.resume import Keeping, carry, checkpoints_of, opening_of
+from atoll.train.checkpoints import CARRIED_STATE, REPLAYED, Checkpoint, Checkpoints, release
+from atoll.train.replay import RevealedRound, SeatReplay, replay_seat
+from atoll.train.resume import Keeping, carry, checkpoints_of, round_start_of
 from atoll.train.round import train_round
 from atoll.train.seat_task import TrainTask, run_alone
 from atoll.train.stored_states import read_global_state
@@ -41,9 +41,9 @@ def reset_period(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResetPeri
 
 def test_a_round_goes_on_with_the_state_of_the_one_before(reset_period: ResetPeriod) -> None:
     for number, task in enumerate(reset_period.tasks[1:], 1):
-        opening = opening_of(task, reset_period.job.store)
-        assert opening.batches == reset_period.job.manifest.inner.steps
-        public = opening_of(replace(task, earlier=()), reset_period.job.store)
+        initial_state = round_start_of(task, reset_period.job.store)
+        assert initial_state.batches == reset_period.job.manifest.inner.steps
+        public = round_start_of(replace(task, earlier=()), reset_period.job.store)
         assert public.batches == 0
         alone = train_round(replace(task, earlier=()), reset_period.job.store)
         assert alone.states != reset_period.trained[number].states
@@ -69,18 +69,18 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 def kept(reset_period: ResetPeriod, round: int = 0) -> Checkpoint:
     """What a provider that trained the round has kept of it."""
     task, store = reset_period.tasks[round], reset_period.job.store
-    carried(task, store).drop()
+    carried_state(task, store).drop()
     train_round(task, store, keeping=Keeping(last=carry(task, store)))
-    (found,) = carried(task, store).before(99)
+    (found,) = carried_state(task, store).before(99)
     return found
 
 
-def carried(task: TrainTask, store: LocalStore) -> Checkpoints:
-    return checkpoints_of(task, store, share=0, last_part=f"{CARRIED}/{task.seat}")
+def carried_state(task: TrainTask, store: LocalStore) -> Checkpoints:
+    return checkpoints_of(task, store, share=0, last_part=f"{CARRIED_STATE}/{task.seat}")
 
 
 def reached(task: TrainTask, store: LocalStore) -> Digest:
-    return state_roots(opening_of(task, store)).digest()
+    return state_roots(round_start_of(task, store)).digest()
 
 
 def test_who_was_killed_between_two_rounds_goes_on_with_what_it_kept(
@@ -118,7 +118,7 @@ def test_an_older_state_stays_until_there_is_a_newer_one(
     size = 4 * seat_layout(task.manifest).elements
 
     def has_room(store: LocalStore, wanted: int) -> bool:
-        held = sum(CARRIED in pin.reason for pin in store.pins())
+        held = sum(CARRIED_STATE in pin.reason for pin in store.pins())
         return room < 0 or wanted <= (room + 1 - held) * size
 
     def full(*_: object) -> Cid:
@@ -129,8 +129,8 @@ def test_an_older_state_stays_until_there_is_a_newer_one(
         if room < 0:
             patch.setattr(LocalStore, "add_pieces", full)
         train_round(task, store, keeping=Keeping(last=carry(task, store)))
-    assert [pin.reason for pin in store.pins() if CARRIED in pin.reason] == [
-        f"job/{task.slot.job}/round/{left}{CARRIED}/{task.seat}"
+    assert [pin.reason for pin in store.pins() if CARRIED_STATE in pin.reason] == [
+        f"job/{task.round_id.job}/round/{left}{CARRIED_STATE}/{task.seat}"
     ]
     runs.count = 0
     assert reached(reset_period.tasks[2], store) == reset_period.trained[1].states[-1]
@@ -150,8 +150,8 @@ def test_a_whole_state_that_is_not_the_rounds_last_is_made_again(
 ) -> None:
     """Written from memory that was wrong by then: the store's own digests are right."""
     found, store = kept(reset_period), reset_period.job.store
-    other = opening_of(reset_period.tasks[0], store)
-    checkpoints = carried(reset_period.tasks[0], store)
+    other = round_start_of(reset_period.tasks[0], store)
+    checkpoints = carried_state(reset_period.tasks[0], store)
     checkpoints.drop()
     checkpoints.write(found, other.pieces(), 0)
     runs.count = 0
@@ -201,24 +201,24 @@ def test_who_was_killed_within_a_round_goes_on_from_its_checkpoint(
         reset_period.trained[1].states,
         reset_period.trained[1].update,
     )
-    release(store, task.slot.job, task.slot.round)
+    release(store, task.round_id.job, task.round_id.round)
     assert reached(reset_period.tasks[2], store) == done.states[-1]  # kept for the round after it
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
-def test_an_honest_round_is_fine_with_all_before_it(reset_period: ResetPeriod, round: int) -> None:
+def test_an_honest_round_is_valid_with_all_before_it(reset_period: ResetPeriod, round: int) -> None:
     found = replay_seat(
         reset_period.tasks[round], reset_period.claimed(round), reset_period.job.store
     )
-    assert (found.differs_at, found.earlier) == (None, None)
-    assert found.words == reset_period.trained[round].words
+    assert (found.mismatch_at, found.earlier) == (None, None)
+    assert found.work_tags == reset_period.trained[round].work_tags
 
 
 @pytest.mark.parametrize(("round", "segment"), [(0, 1), (1, 0), (1, 4)])
 def test_what_differs_in_a_round_that_nobody_drew_is_found_in_a_later_one(
     reset_period: ResetPeriod, round: int, segment: int
 ) -> None:
-    """Segment 4 of four is the link: states as they are, another update."""
+    """Segment 4 of four is the update proof: states as they are, another update."""
     false, done = Digest(bytes(range(32))), list(reset_period.trained)
     states = list(done[round].states)
     if segment < len(states):
@@ -230,17 +230,17 @@ def test_what_differs_in_a_round_that_nobody_drew_is_found_in_a_later_one(
     found = replay_seat(
         reset_period.tasks[last], reset_period.claimed(last, done), reset_period.job.store
     )
-    assert (found.earlier, found.differs_at) == (round, segment)
+    assert (found.earlier, found.mismatch_at) == (round, segment)
     own = reset_period.trained[round]
     right = own.states[segment] if segment < len(states) else own.update_root
     assert found.own == right
     account = reset_period.job.task.seat
     duty = found.duty(account, "0x" + "11" * 20)  # type: ignore[arg-type]  # an address
-    assert (duty.at, duty.word) == (0, right)
+    assert (duty.at, duty.digest) == (0, right)
 
 
 def replayed(
-    reset_period: ResetPeriod, round: int, claimed: Claimed | None = None
+    reset_period: ResetPeriod, round: int, claimed: RevealedRound | None = None
 ) -> tuple[SeatReplay, int]:
     """What it gives, and how many segments were run for it."""
     ran: list[int] = []
@@ -257,7 +257,7 @@ def replayed(
 @pytest.fixture
 def nothing_kept(reset_period: ResetPeriod) -> None:
     task, store = reset_period.tasks[0], reset_period.job.store
-    carried(task, store).drop()
+    carried_state(task, store).drop()
     checkpoints_of(task, store, share=0, last_part=f"{REPLAYED}/{task.seat}").drop()
 
 
@@ -272,7 +272,7 @@ def test_an_auditor_goes_on_from_its_own_replay_of_an_earlier_round(
     ran = []
     for round in (last, last, 0, last, last - 1, last):
         found, count = replayed(reset_period, round)
-        assert (found.differs_at, found.words) == (None, reset_period.trained[round].words)
+        assert (found.mismatch_at, found.work_tags) == (None, reset_period.trained[round].work_tags)
         ran.append(count)
     # A later round's state is no beginning; a newer replay's takes the place of an older one's.
     assert ran == [segments * rounds for rounds in (3, 3, 1, 2, 2, 1)]
@@ -292,13 +292,13 @@ def test_models_of_rounds_that_it_goes_on_from_are_not_read_again(
     monkeypatch.setattr(replay, "read_global_state", reading)
     last = ROUNDS - 1
     for round in range(last):
-        assert replayed(reset_period, round)[0].differs_at is None
+        assert replayed(reset_period, round)[0].mismatch_at is None
     said = reset_period.claimed(last)
     other = replace(said.earlier[-1], model=sha256(b"other"))
     with pytest.raises(replay.Disagreement):
         replayed(reset_period, last, replace(said, earlier=(*said.earlier[:-1], other)))
     read.clear()
-    assert replayed(reset_period, last)[0].differs_at is None
+    assert replayed(reset_period, last)[0].mismatch_at is None
     assert read == [reset_period.tasks[last].global_state_cid]
 
 
@@ -311,23 +311,24 @@ def test_a_replay_does_not_fail_where_no_pin_can_be_changed(
     store, unpin = reset_period.job.store, LocalStore.unpin
 
     def full(self: LocalStore, reason: str, cid: Cid | None = None) -> int:
-        if CARRIED in reason:
+        if CARRIED_STATE in reason:
             raise DiskFull("the disk is full")
         return unpin(self, reason, cid)
 
     monkeypatch.setattr(LocalStore, "unpin", full)
-    assert replayed(reset_period, 1)[0].differs_at is None
+    assert replayed(reset_period, 1)[0].mismatch_at is None
     assert train_round(
         reset_period.tasks[1], store, keeping=Keeping(last=carry(reset_period.tasks[1], store))
     ).update
 
 
 @pytest.mark.usefixtures("nothing_kept")
-@pytest.mark.parametrize(("what", "ran"), [("leaves", 1), ("update_root", 2 * 4)])
+@pytest.mark.parametrize(("what", "ran"), [("checkpoint_commitments", 1), ("update_root", 2 * 4)])
 def test_it_does_not_where_the_seat_is_held_to_something_else(
     reset_period: ResetPeriod, what: str, ran: int
 ) -> None:
-    """As after a reorg. The segment that differs is run again by the reference, of a link none."""
+    """As after a reorg. The segment that differs is run again by the reference, of an update proof
+    none."""
     assert replayed(reset_period, 0)[1] == reset_period.job.manifest.segments == 4
     first, other = reset_period.claimed(0), reset_period.claimed(1)
     changed = replace(first, **{what: getattr(other, what)})
@@ -348,5 +349,5 @@ def test_nothing_is_kept_of_a_reset_periods_last_round(reset_period: ResetPeriod
 def test_nothing_is_kept_of_a_round_whose_link_is_false(reset_period: ResetPeriod) -> None:
     segments = reset_period.job.manifest.segments
     false = replace(reset_period.claimed(0), update_root=Digest(bytes(32)))
-    assert replayed(reset_period, 0, false)[0].differs_at == segments
+    assert replayed(reset_period, 0, false)[0].mismatch_at == segments
     assert replayed(reset_period, 1)[1] == 2 * segments

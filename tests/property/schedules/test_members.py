@@ -10,11 +10,12 @@ import pytest
 from tests.support.manifests import make_terms
 from tests.support.schedules import Away, Cast, Member, World, is_settled_up
 
+from atoll.protocol.holders import Holder
 from atoll.protocol.pay import round_pay
-from atoll.protocol.views import Holder, JobView
-from atoll.protocol.words import ZERO_DIGEST, JobStatus, Miss, Phase, Role
+from atoll.protocol.types import ZERO_DIGEST, JobStatus, MissedDuty, Phase, Role
+from atoll.protocol.views import JobView
 
-DROPPING = "no-sign+false-differs+no-challenge"
+DROPPING = "no-sign+false-mismatch+no-challenge"
 
 
 def played(world: World) -> JobView:
@@ -30,18 +31,18 @@ def holders(view: JobView, member: Member) -> list[Holder]:
     return [h for h in everybody(view) if h.account == member.account]
 
 
-def kinds(held: list[Holder]) -> set[Miss]:
-    """What they were cut for."""
-    return {kind for holder in held for _, kind in holder.cuts}
+def kinds(held: list[Holder]) -> set[MissedDuty]:
+    """What they were penalised for."""
+    return {kind for holder in held for _, kind in holder.penalties}
 
 
 def earned(world: World, member: Member) -> int:
     """Wei of every round, as the law has it."""
     view = world.net.view
     return sum(
-        round_pay(world.net.terms, past, holder)
+        round_pay(world.net.terms, settled_round, holder)
         for holder in holders(view, member)
-        for past in view.settled
+        for settled_round in view.settled
     )
 
 
@@ -55,8 +56,10 @@ def test_an_honest_job_ends_and_pays_everybody(seed: int) -> None:
     world = World(seed=seed)
     view = played(world)
     assert (view.status, len(view.settled)) == (JobStatus.DONE, world.net.terms.rounds)
-    assert not any(h.has_fallen or h.cuts for h in everybody(view))
-    assert all(past.verdict.merged == world.net.terms.seats for past in view.settled)
+    assert not any(h.is_slashed or h.penalties for h in everybody(view))
+    assert all(
+        settled_round.verdict.merged == world.net.terms.seats for settled_round in view.settled
+    )
     for member in world.members:
         assert paid(world, member) == earned(world, member) > 0
 
@@ -69,49 +72,56 @@ def test_every_silence_has_its_price_and_nobody_else_pays_it(seed: int) -> None:
     """
     cheats = {2: "copier", 3: "no-open", 4: DROPPING, 5: "false-have"}
     cast = Cast({0: "no-key", 1: "partial"}, cheats)
-    terms = make_terms(rounds=2, places=6, min_verifiers=6, min_providers=4)
+    terms = make_terms(rounds=2, slots=6, min_verifiers=6, min_providers=4)
     world = World(cast, terms, seed=seed)
     view = played(world)
     keyless, short, *seats = world.members[:4]
     *honest, copier, closed, mute, wrong = world.members[4:]
 
-    fell = {h.account for h in everybody(view) if h.has_fallen}
-    audited = any(past.drawn >> 0 & 1 for past in view.settled)
-    assert fell == ({keyless.account} if audited else set())
+    slashed = {h.account for h in everybody(view) if h.is_slashed}
+    audited = any(settled_round.drawn >> 0 & 1 for settled_round in view.settled)
+    assert slashed == ({keyless.account} if audited else set())
     for member in (*seats, *honest):
         assert not kinds(holders(view, member))
         assert paid(world, member) == earned(world, member) > 0
     assert paid(world, short) * 8 == paid(world, seats[0])
-    assert kinds(holders(view, short)) == {Miss.SEAT}
+    assert kinds(holders(view, short)) == {MissedDuty.SEAT}
     for member in (copier, closed):
         held = holders(view, member)
-        duties = [seat for past in view.settled for h in held for seat in past.duties_of(h.id)]
-        assert kinds(held) == ({Miss.AUDIT} if duties else set())
+        duties = [
+            seat
+            for settled_round in view.settled
+            for h in held
+            for seat in settled_round.duties_of(h.id)
+        ]
+        assert kinds(held) == ({MissedDuty.AUDIT} if duties else set())
     # A signature is paid and not owed.
     for member in (mute, wrong):
-        assert Miss.SILENCE not in kinds(holders(view, member))
+        assert MissedDuty.SILENCE not in kinds(holders(view, member))
     # What one member of six says of the seats changes nothing.
-    assert all(past.facts.available == 0b1111 for past in view.settled)
+    assert all(settled_round.record.available == 0b1111 for settled_round in view.settled)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_submitter_that_is_all_verifiers_neither_slashes_nor_withholds(seed: int) -> None:
     """They say what they have, sign nothing, and accuse honest seats without playing it."""
     cast = Cast(verifier_cheats=dict.fromkeys(range(3), DROPPING))
-    terms = make_terms(rounds=2, places=3, min_verifiers=2, expiry=1_000_600, merge_seconds=300)
+    terms = make_terms(rounds=2, slots=3, min_verifiers=2, expiry=1_000_600, merge_seconds=300)
     world = World(cast, terms, seed=seed)
     view = played(world)
-    (past,) = view.settled
-    assert (view.status, past.digest) == (JobStatus.EXPIRED, ZERO_DIGEST)
-    assert past.facts.available == past.pay == 0b1111
-    assert not any(h.has_fallen for h in everybody(view))
+    (settled_round,) = view.settled
+    assert (view.status, settled_round.digest) == (JobStatus.EXPIRED, ZERO_DIGEST)
+    assert settled_round.record.available == settled_round.pay == 0b1111
+    assert not any(h.is_slashed for h in everybody(view))
     for member in world.members[:4]:
         assert not kinds(holders(view, member))
         assert paid(world, member) == earned(world, member) > 0
-    accusing = {id for id, body in past.bodies.items() if any(not d.is_fine for d in body.duties)}
+    accusing = {
+        id for id, body in settled_round.bodies.items() if any(not d.is_valid for d in body.duties)
+    }
     assert accusing
     for holder in view.verifiers.values():
-        assert (Miss.DROPPED in kinds([holder])) == (holder.id in accusing)
+        assert (MissedDuty.DROPPED in kinds([holder])) == (holder.id in accusing)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -120,18 +130,18 @@ def test_half_of_a_committee_that_does_not_sign_takes_nobodys_pay(seed: int) -> 
     end.
     """
     cast = Cast(verifier_cheats=dict.fromkeys((2, 3), "no-sign"))
-    terms = make_terms(rounds=2, places=4, min_verifiers=4, expiry=1_000_600, merge_seconds=300)
+    terms = make_terms(rounds=2, slots=4, min_verifiers=4, expiry=1_000_600, merge_seconds=300)
     world = World(cast, terms, seed=seed)
     view = played(world)
-    (past,) = view.settled
-    assert (view.status, past.digest) == (JobStatus.EXPIRED, ZERO_DIGEST)
-    assert past.pay == 0b1111 and not past.signers
-    assert not any(h.has_fallen or h.cuts for h in everybody(view))
+    (settled_round,) = view.settled
+    assert (view.status, settled_round.digest) == (JobStatus.EXPIRED, ZERO_DIGEST)
+    assert settled_round.pay == 0b1111 and not settled_round.signers
+    assert not any(h.is_slashed or h.penalties for h in everybody(view))
     for member in world.members:
         assert paid(world, member) == earned(world, member)
     # Nobody is paid for a signature on nothing; a replay is paid as ever.
     for member in world.members[4:]:
-        duties = [s for h in holders(view, member) for s in past.duties_of(h.id)]
+        duties = [s for h in holders(view, member) for s in settled_round.duties_of(h.id)]
         assert paid(world, member) == len(duties) * terms.duty_fee
 
 
@@ -140,7 +150,7 @@ def test_everybody_away_for_three_windows_and_back(moment: int) -> None:
     """Whatever the round was at: they come back, take seats again, and end the job."""
     away = (Away(moment, moment + 130),)
     terms = make_terms(rounds=2)
-    seats, places = range(terms.seats), range(terms.places)
+    seats, places = range(terms.seats), range(terms.slots)
     cast = Cast(
         providers_away=dict.fromkeys(seats, away), verifiers_away=dict.fromkeys(places, away)
     )
@@ -148,10 +158,15 @@ def test_everybody_away_for_three_windows_and_back(moment: int) -> None:
     view = played(world)
     assert (view.status, len(view.settled)) == (JobStatus.DONE, 2)
     for holder in everybody(view):
-        assert not holder.has_fallen
-        # A miss costs its cut, once; it is for what was owed while nobody was there.
-        assert kinds([holder]) <= {Miss.SEAT, Miss.SILENCE, Miss.AUDIT, Miss.KEY}
-        assert len(holder.cuts) == len(kinds([holder]))
+        assert not holder.is_slashed
+        # A missed duty costs its penalty, once; it is for what was owed while nobody was there.
+        assert kinds([holder]) <= {
+            MissedDuty.SEAT,
+            MissedDuty.SILENCE,
+            MissedDuty.AUDIT,
+            MissedDuty.KEY,
+        }
+        assert len(holder.penalties) == len(kinds([holder]))
     for member in world.members:
         assert paid(world, member) == earned(world, member)
 
@@ -159,11 +174,11 @@ def test_everybody_away_for_three_windows_and_back(moment: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_liars_fall_and_nobody_else_loses_anything(seed: int) -> None:
     """A false update, invented work tags and invented segments, with every seat audited."""
-    cast = Cast({0: "sign-flip", 1: "wrong-words", 2: "hollow"})
-    world = World(cast, make_terms(rounds=2, share_bps=10_000, places=8), seed=seed)
+    cast = Cast({0: "sign-flip", 1: "wrong-work-tags", 2: "hollow"})
+    world = World(cast, make_terms(rounds=2, share_bps=10_000, slots=8), seed=seed)
     view = played(world)
     liars = {member.account for member in world.members[:3]}
-    assert {h.account for h in everybody(view) if h.has_fallen} == liars
+    assert {h.account for h in everybody(view) if h.is_slashed} == liars
     for member in world.members[3:]:
         assert not kinds(holders(view, member))
         assert paid(world, member) >= earned(world, member)
@@ -184,7 +199,7 @@ def test_who_sits_out_leaves_at_a_settlement_and_is_paid(seed: int) -> None:
     world.order(paused, "")
     view = played(world)
     assert view.status is JobStatus.DONE
-    assert not any(h.has_fallen or h.cuts for h in everybody(view))
+    assert not any(h.is_slashed or h.penalties for h in everybody(view))
     for member in world.members:
         assert paid(world, member) == earned(world, member)
         assert paid(world, member) > 0 or member is leaver  # it may never have been drawn

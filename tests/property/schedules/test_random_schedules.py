@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from tests.support.manifests import make_terms
 from tests.support.schedules import Away, Cast, World, is_settled_up
 
-from atoll.protocol.words import JobStatus, Role
+from atoll.protocol.types import JobStatus, Role
 
 SCHEDULES = 60
 SEATS, PLACES = 4, 5
 LASTS = 900
 """Seconds, about, in which a job of these terms has its rounds and audits."""
-FALSE = ("sign-flip", "wrong-words", "hollow")
+FALSE = ("sign-flip", "wrong-work-tags", "hollow")
 """What a replay finds."""
 SILENT = ("no-key", "no-reveal", "partial")
 NAPS = st.lists(  # two of them and a stop are shorter than the keys' time with half of a window
@@ -63,8 +63,8 @@ def test_only_who_leaves_out_or_lies_pays_for_it(cast: Cast, seed: int) -> None:
     }
     lied = _accounts(world, Role.PROVIDER, set(cast.provider_cheats))
     for holder in (*view.providers.values(), *view.verifiers.values()):
-        assert not holder.cuts or holder.account in at_fault, holder
-        assert not holder.has_fallen or holder.account in lied, holder
+        assert not holder.penalties or holder.account in at_fault, holder
+        assert not holder.is_slashed or holder.account in lied, holder
         assert holder.account in at_fault or view.paid[holder.account] > 0
 
 
@@ -79,8 +79,8 @@ def test_no_money_is_lost_or_made(cast: Cast, seed: int, stops: list[tuple[int, 
     world = played(cast, seed, stops)
     view, net = world.net.view, world.net
     lied = _accounts(world, Role.PROVIDER, set(cast.provider_cheats))
-    assert all(h.account in lied for h in view.providers.values() if h.has_fallen)
-    assert not any(h.has_fallen for h in view.verifiers.values())
+    assert all(h.account in lied for h in view.providers.values() if h.is_slashed)
+    assert not any(h.is_slashed for h in view.verifiers.values())
     assert sum(view.paid.values()) == net.claimed
     assert net.claimed + net.burnt + sum(net.credits.values()) <= net.funded
 
@@ -90,7 +90,7 @@ def test_no_money_is_lost_or_made(cast: Cast, seed: int, stops: list[tuple[int, 
 def test_a_lie_that_an_auditor_ran_is_slashed(seed: int, seat: int, lie: str) -> None:
     world = played(Cast({seat: lie}), seed, [])
     (liar,) = _accounts(world, Role.PROVIDER, {seat})
-    assert {h.account for h in world.net.view.providers.values() if h.has_fallen} == {liar}
+    assert {h.account for h in world.net.view.providers.values() if h.is_slashed} == {liar}
     assert world.net.view.paid.get(liar, 0) == 0
 
 

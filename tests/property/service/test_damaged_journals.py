@@ -10,17 +10,17 @@ from random import Random
 
 import pytest
 from tests.unit.service.test_journal import DoNote, Note, filled, opened
-from tests.unit.service.test_journal_gone import JOURNAL, SLOTS, Folder, begun, outcome
+from tests.unit.service.test_journal_gone import JOURNAL, SUBJECTS, Folder, begun, outcome
 
 from atoll.chain.txfile import QUEUE_FILE
 from atoll.errors import StorageError
 from atoll.service.journal import AlreadySigned
-from atoll.service.plain import JournalError
+from atoll.service.serialization import JournalError
 
 
 def test_of_damaged_files_none_says_what_was_not_written(tmp_path: Path) -> None:
     """Six hundred journals, each with one to eight bytes changed anywhere."""
-    facts, random, outcomes = filled(tmp_path), Random(16), Counter[str]()
+    entries, random, outcomes = filled(tmp_path), Random(16), Counter[str]()
     whole = (tmp_path / "journal.sqlite").read_bytes()
     for number in range(600):
         folder = tmp_path / str(number)
@@ -29,22 +29,22 @@ def test_of_damaged_files_none_says_what_was_not_written(tmp_path: Path) -> None
         for _ in range(random.randint(1, 8)):
             damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
         (folder / "journal.sqlite").write_bytes(damaged)
-        outcomes[_outcome(folder, facts)] += 1
+        outcomes[_outcome(folder, entries)] += 1
     assert outcomes.keys() == {"as it was", "less", "refused"}
     assert outcomes["refused"] > 100
 
 
-def _outcome(folder: Path, facts: dict[str, Note]) -> str:
-    """What a damaged journal does; another fact, or another signature, fails the test."""
+def _outcome(folder: Path, entries: dict[str, Note]) -> str:
+    """What a damaged journal does; another entry, or another signature, fails the test."""
     try:
         with closing(opened(folder)) as journal:
-            found = {name: journal.read(1).of(DoNote, name) for name in facts}
-            for name, fact in facts.items():
+            found = {name: journal.read(1).of(DoNote, name) for name in entries}
+            for name, entry in entries.items():
                 with pytest.raises(AlreadySigned):
-                    journal.sign_once(f"slot {name}", b"something else")
-                assert found[name] in (None, fact)
-            assert len(journal.read(1)) == len([fact for fact in found.values() if fact])
-            return "as it was" if found == facts else "less"
+                    journal.sign_once(f"subject {name}", b"something else")
+                assert found[name] in (None, entry)
+            assert len(journal.read(1)) == len([entry for entry in found.values() if entry])
+            return "as it was" if found == entries else "less"
     except (JournalError, StorageError) as error:
         assert error.next_step or "schema" in str(error)
         return "refused"
@@ -54,7 +54,7 @@ def test_of_files_cut_anywhere_none_signs_otherwise(tmp_path: Path) -> None:
     """Of a service that ended, and of one that was killed with its logs beside the files."""
     ended, killed = begun(tmp_path / "ended"), tmp_path / "killed"
     with Folder(tmp_path / "runs") as runs:
-        runs.sign(*range(SLOTS))
+        runs.sign(*range(SUBJECTS))
         shutil.copytree(runs.path, killed)
     assert outcome(shutil.copytree(killed, tmp_path / "whole")) == "as it was"
     random, outcomes = Random(43), Counter[str]()

@@ -12,10 +12,10 @@ from multiformats import CID
 
 from atoll.errors import CorruptBlock, StorageError, TooLarge
 from atoll.storage import DAG_CBOR, DAG_PB, LEGACY, RAW, V1, Cid, MalformedDag
+from atoll.storage.block_links import cbor_links, links_of
 from atoll.storage.car import CarReader, encode_car
 from atoll.storage.dagpb import Link, Node, decode_node, encode_node
 from atoll.storage.directory import build_directory, check_name, list_directory
-from atoll.storage.links import cbor_links, links_of
 from atoll.storage.scope import Range, blocks_in_scope
 from atoll.storage.unixfs import Profile, build_tree, decode_header, iter_file
 from atoll.storage.varint import decode_varint, encode_varint

@@ -12,10 +12,10 @@ from tests.unit.train.test_step import batches, inner_of
 from atoll.errors import NumericsMismatch
 from atoll.numerics.init import initial_params
 from atoll.numerics.kernels.exact import ExactOps
-from atoll.numerics.layout import optimiser_layout, param_shapes
 from atoll.numerics.ops import NativeOps, operations
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import optimiser_layout, param_shapes
 from atoll.protocol.manifest import ModelSpec
 from atoll.train import probe
 from atoll.train.families import FAMILIES
@@ -27,10 +27,10 @@ def exact_recipe(model: ModelSpec | None = None, **changes: object) -> Recipe:
     return Recipe(model or small_model(), inner, total_steps=8, ops=operations())
 
 
-def opening_of(how: Recipe) -> SeatState:
+def round_start_of(how: Recipe) -> SeatState:
     shapes = param_shapes(how.model)
     initial = GlobalState(0, initial_params(shapes, seed=5), {}, {})
-    return SeatState.opening(initial, optimiser_layout(shapes, how.inner))
+    return SeatState.initial(initial, optimiser_layout(shapes, how.inner))
 
 
 def test_jobs_compute_exactly() -> None:
@@ -52,7 +52,7 @@ def test_losses_follow_native_ones(kind: str, optimiser: str) -> None:
     model = small_model(**KINDS[kind])
     ours_how = exact_recipe(model, optimizer=optimiser, momentum=momentum)
     theirs_how = replace(ours_how, ops=NativeOps())
-    exact = native = opening_of(ours_how)
+    exact = native = round_start_of(ours_how)
     for step, batch in enumerate(batches(6)):
         ours = step_on(exact, batch, step, ours_how)
         theirs = step_on(native, batch, step, theirs_how)
@@ -64,7 +64,7 @@ def test_losses_follow_native_ones(kind: str, optimiser: str) -> None:
 def test_gradients_agree_with_native_ones_with_shared_key_heads(kind: str) -> None:
     """The first moment after one unclipped step is a tenth of the gradient."""
     batch, ours_how = batches(1)[0], exact_recipe(small_model(**KINDS[kind]), clip="1000")
-    start = opening_of(ours_how)
+    start = round_start_of(ours_how)
     ours = step_on(start, batch, 0, ours_how).state.m
     theirs = step_on(start, batch, 0, replace(ours_how, ops=NativeOps())).state.m
     for name, expected in theirs.items():
@@ -77,14 +77,14 @@ def test_a_round_of_every_addition_replays(job: Job) -> None:
     other = job.of(job.manifest.model_copy(update={"model": model}))
     trained = train_round(other.task, other.store)
     assert trained.segments == 4
-    assert other.replay(trained).differs_at is None
+    assert other.replay(trained).mismatch_at is None
 
 
 def test_a_round_with_dropout_replays_and_without_it_does_not(job: Job) -> None:
     dropped = job.with_inner(dropout="0.1")
     trained = train_round(dropped.task, dropped.store)
-    assert dropped.replay(trained).differs_at is None
-    assert job.replay(trained).differs_at == 0
+    assert dropped.replay(trained).mismatch_at is None
+    assert job.replay(trained).mismatch_at == 0
 
 
 def test_a_machine_with_other_bits_is_refused(job: Job) -> None:

@@ -11,9 +11,9 @@ from tests.support.jobs import PLAIN
 from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, small_model
 
-from atoll.aggregation.round import merge
+from atoll.aggregation.merge_round import merge
 from atoll.numerics import ops
-from atoll.protocol.words import Digest, RoundIndex, SeatIndex
+from atoll.protocol.types import Digest, RoundIndex, SeatIndex
 from atoll.train import probe
 from atoll.train.round import train_round
 
@@ -45,14 +45,14 @@ def global_digests(job: Job) -> list[Digest]:
         for seat in range(SEATS):
             task = replace(
                 job.task,
-                slot=replace(job.task.slot, round=RoundIndex(number)),
+                round_id=replace(job.task.round_id, round=RoundIndex(number)),
                 seat=SeatIndex(seat),
                 data_seed=Digest(bytes([number]) * 32),
                 global_state_cid=job.store.add_bytes(model.to_bytes()).to_bytes(),
             )
             updates[seat] = train_round(task, job.store).update
-        facts, seed = all_standing(updates, job.manifest), Digest(bytes([number]) * 32)
-        merged = merge(model, updates, facts=facts, data_seed=seed, manifest=job.manifest)
+        record, seed = all_standing(updates, job.manifest), Digest(bytes([number]) * 32)
+        merged = merge(model, updates, record=record, data_seed=seed, manifest=job.manifest)
         assert merged.merged
         model = merged.global_state
         digests.append(model.digest())

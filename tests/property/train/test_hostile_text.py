@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.documents import Document, read_documents
-from atoll.train.corpus.files import find_files
 from atoll.train.corpus.options import BadRows, DataOptions
 from atoll.train.corpus.rows import BadRow
+from atoll.train.corpus.source_files import find_files
 
 
 def whole(name: str) -> bytes:

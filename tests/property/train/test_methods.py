@@ -10,20 +10,20 @@ from tests.support.jobs import PLAIN
 from tests.support.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, KEY, Job, make_job, small_model, with_method
 
-from atoll.aggregation.round import merge
+from atoll.aggregation.merge_round import merge
 from atoll.errors import MalformedUpdate, ManifestError
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, with_codec
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.link import close_round
-from atoll.numerics.opening import open_round
+from atoll.numerics.initial_state import open_round
 from atoll.numerics.sections import UpdateLayout
+from atoll.numerics.update_proof import close_round
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Digest, RoundIndex, SeatIndex
-from atoll.train.replay import Claimed, replay_seat
+from atoll.protocol.types import Digest, RoundIndex, SeatIndex
+from atoll.train.replay import RevealedRound, replay_seat
 from atoll.train.round import train_round
 
 SEATS = 3
-PUBLIC = [name for name, method in METHODS.items() if not method.codec.carries_more]
+PUBLIC = [name for name, method in METHODS.items() if not method.codec.is_stateful]
 """What runs in rounds that open from public data."""
 
 
@@ -51,20 +51,22 @@ def one_round(job: Job, round: int) -> Job:
     """All seats train, are replayed, and merged in two orders; the job with the next model."""
     cid = job.store.add_bytes(job.model.to_bytes()).to_bytes()
     seed, manifest = Digest(bytes([round]) * 32), job.manifest
-    slot = replace(job.task.slot, round=RoundIndex(round))
+    round_id = replace(job.task.round_id, round=RoundIndex(round))
     updates = {}
     for seat in range(SEATS):
         task = replace(
-            job.task, slot=slot, seat=SeatIndex(seat), data_seed=seed, global_state_cid=cid
+            job.task, round_id=round_id, seat=SeatIndex(seat), data_seed=seed, global_state_cid=cid
         )
         trained = train_round(task, job.store)
-        claimed = Claimed(trained.leaves(KEY), trained.update_root, job.model.digest())
-        assert replay_seat(task, claimed, job.store).differs_at is None
+        claimed = RevealedRound(
+            trained.checkpoint_commitments(KEY), trained.update_root, job.model.digest()
+        )
+        assert replay_seat(task, claimed, job.store).mismatch_at is None
         updates[seat] = trained.update
-    facts = all_standing(updates, manifest)
-    merged = merge(job.model, updates, facts=facts, data_seed=seed, manifest=manifest)
+    record = all_standing(updates, manifest)
+    merged = merge(job.model, updates, record=record, data_seed=seed, manifest=manifest)
     turned = dict(reversed(updates.items()))
-    backwards = merge(job.model, turned, facts=facts, data_seed=seed, manifest=manifest)
+    backwards = merge(job.model, turned, record=record, data_seed=seed, manifest=manifest)
     assert merged.global_state.digest() == backwards.global_state.digest()
     return replace(job, model=merged.global_state)
 
@@ -87,18 +89,20 @@ def test_a_methods_updates_are_refused_when_broken(method: str, data: Job) -> No
     """Hostile bytes are a typed error whatever the codec: truncated, padded, of another codec."""
     job = data.of(with_method(data.manifest, method))
     layout = UpdateLayout.of(job.manifest, job.model.shapes, 0)
-    opening = open_round(job.manifest, job.model, None)
-    last = replace(opening, params={name: p * 0.98 for name, p in opening.params.items()})
+    initial_state = open_round(job.manifest, job.model, None)
+    last = replace(
+        initial_state, params={name: p * 0.98 for name, p in initial_state.params.items()}
+    )
     good, _ = close_round(job.manifest, job.model, last, DitherKey(DATA_SEED, 0))
     assert len(good) == layout.encoded_length
     for bad in (b"", good[:-1], good + b"\0", b"X" + good[1:], good[:5] + b"\x09" + good[6:]):
         with pytest.raises(MalformedUpdate):
             layout.open(bad, job.model, DitherKey(DATA_SEED, 1))
-        facts = all_standing([0, 1], job.manifest)
+        record = all_standing([0, 1], job.manifest)
         merged = merge(
-            job.model, {0: good, 1: bad}, facts=facts, data_seed=DATA_SEED, manifest=job.manifest
+            job.model, {0: good, 1: bad}, record=record, data_seed=DATA_SEED, manifest=job.manifest
         )
-        assert merged.inputs.available == (0,)
+        assert merged.inputs.mergeable == (0,)
 
 
 def test_a_job_of_one_round_says_so_in_the_terms(data: Job) -> None:

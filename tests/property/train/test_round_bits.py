@@ -13,7 +13,7 @@ from tests.unit.train.factories import KEY, Job, make_job
 from atoll.numerics.segment import Course, SegmentRun, run_segment
 from atoll.numerics.state import SeatState
 from atoll.numerics.step import state_roots
-from atoll.train.replay import Claimed, SeatReplay, replay_seat
+from atoll.train.replay import RevealedRound, SeatReplay, replay_seat
 from atoll.train.round import TrainedRound, train_round
 
 GROUPS = ("params", "m", "v")
@@ -35,7 +35,7 @@ class Recorded:
 
     def replay(self, cheat: TrainedRound) -> SeatReplay:
         """An auditor's whose first run is the recorded one."""
-        claimed = Claimed(cheat.leaves(KEY), cheat.update_root)
+        claimed = RevealedRound(cheat.checkpoint_commitments(KEY), cheat.update_root)
         return replay_seat(
             self.job.task, claimed, self.job.store, run=lambda _, i, __: self.runs[i]
         )
@@ -67,11 +67,11 @@ def check(recorded: Recorded, segment: int, changed: SeatState) -> None:
         index != segment for index in range(4)
     ]
     found = recorded.replay(cheat)
-    assert (found.differs_at, found.own) == (segment, honest.states[segment])
+    assert (found.mismatch_at, found.own) == (segment, honest.states[segment])
 
 
 def test_the_recorded_round_replays_and_every_group_holds_something(recorded: Recorded) -> None:
-    assert recorded.job.replay(recorded.trained).differs_at is None
+    assert recorded.job.replay(recorded.trained).mismatch_at is None
     for run in recorded.runs:
         assert all(any(t.any() for t in getattr(run.state, group).values()) for group in GROUPS)
 

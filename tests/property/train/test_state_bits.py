@@ -12,8 +12,8 @@ from tests.unit.train.factories import seat_state
 
 from atoll.numerics.batch import Windows
 from atoll.numerics.errors import MalformedState
-from atoll.numerics.layout import SeatLayout
 from atoll.numerics.state import GlobalState, SeatState, Tensors
+from atoll.numerics.state_layout import SeatLayout
 from atoll.numerics.step import state_roots
 
 SHAPES = {"a.weight": (40, 50), "b.weight": (7,)}

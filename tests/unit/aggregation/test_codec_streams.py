@@ -9,16 +9,16 @@ import torch
 
 from atoll.aggregation.chunks import blocks
 from atoll.errors import MalformedUpdate
-from atoll.numerics.codec.base import PIECE, UpdateCodec
 from atoll.numerics.codec.block_steps import BlockStepBody
 from atoll.numerics.codec.dense import GRID8
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.codec.grid import NonFiniteDeltaError
+from atoll.numerics.codec.grid_rounding import NonFiniteDeltaError
 from atoll.numerics.codec.header import header
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import CODECS
+from atoll.numerics.codec.update_codec import PIECE, UpdateCodec
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.protocol.codecs import CODECS as KINDS
-from atoll.protocol.words import ZERO_DIGEST
+from atoll.protocol.types import ZERO_DIGEST
 
 SHAPES = [
     {"w": (1,)},

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from atoll.errors import ConfigError, MalformedUpdate
-from atoll.numerics.codec.base import PIECE, UpdateCodec
 from atoll.numerics.codec.block_steps import SIGN, STEPS, two_bit
 from atoll.numerics.codec.dense import GRID4
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.feedback import encode_with_feedback
 from atoll.numerics.codec.fp32 import FP32
-from atoll.numerics.codec.grid import NonFiniteDeltaError
-from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.grid_rounding import NonFiniteDeltaError
 from atoll.numerics.codec.packing import pack, packed_length, unpack
+from atoll.numerics.codec.update_codec import PIECE, UpdateCodec
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.protocol.hashing import keccak256, sha256
 
 EXPONENTS = {"w": -1}

@@ -5,8 +5,8 @@ import torch
 
 from atoll.errors import ConfigError, MalformedUpdate
 from atoll.numerics.codec.dense import GRID8
-from atoll.numerics.codec.grid import NonFiniteDeltaError
-from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.grid_rounding import NonFiniteDeltaError
+from atoll.numerics.codec.vector_layout import Layout
 
 EXPONENTS = {"b": -3, "a": 0}
 DELTA = {

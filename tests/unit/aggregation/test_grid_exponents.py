@@ -6,7 +6,6 @@ import torch
 
 from atoll.aggregation.exponents import middle_vote, next_exponents, vote
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import (
     CODECS,
     GRID4_TARGET,
@@ -15,7 +14,8 @@ from atoll.numerics.codec.registry import (
     TWO_BIT_TARGET,
     Target,
 )
-from atoll.protocol.words import ZERO_DIGEST
+from atoll.numerics.codec.vector_layout import Layout
+from atoll.protocol.types import ZERO_DIGEST
 
 
 def filled(value: int, count: int, rest: int = 0, size: int = 1024) -> np.ndarray:

@@ -9,18 +9,18 @@ import torch
 from tests.support.manifests import whole_manifest
 from tests.support.merging import all_standing
 
-from atoll.aggregation.round import MergeResult, merge, merge_updates
+from atoll.aggregation.merge_round import MergeResult, merge, merge_updates
 from atoll.aggregation.rules import aggregate
 from atoll.numerics.codec.dense import GRID8
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import seat_codec
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.state import GlobalState
 from atoll.protocol.codecs import CODECS
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.rules import RULES
-from atoll.protocol.words import Bitmap, SeatIndex
+from atoll.protocol.types import Bitmap, SeatIndex
 
 EXPONENT = -10
 SEED = sha256(b"data seed")
@@ -31,7 +31,7 @@ def merge_manifest(min_providers: int = 2, f: int = 2) -> Manifest:
     plain = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0"}
     choice = {"rule": "median", "f": f, "kappa": "2.5"}
     manifest = whole_manifest({"inner": plain, "robust": choice, "terms.seats": 8})
-    # A merge is computed of fewer than open a round, too: some fall before it.
+    # A merge is computed of fewer than open a round, too: some are slashed before it.
     terms = replace(manifest.terms, min_providers=min_providers)
     return manifest.model_copy(update={"terms": terms})
 
@@ -62,8 +62,8 @@ def flipped(state: GlobalState, factor: float) -> bytes:
 
 
 def merged_of(state: GlobalState, updates: dict[int, bytes], manifest: Manifest) -> MergeResult:
-    facts = all_standing(updates, manifest)
-    return merge(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
+    record = all_standing(updates, manifest)
+    return merge(state, updates, record=record, data_seed=SEED, manifest=manifest)
 
 
 def test_the_digest_does_not_depend_on_seat_order_or_threads():
@@ -126,8 +126,8 @@ def test_who_stands_out_has_weight_zero():
     state = make_state()
     manifest = merge_manifest()
     updates = make_updates(state, range(6)) | {6: flipped(state, 3)}
-    facts = all_standing(updates, manifest)
-    found = merge_updates(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
+    record = all_standing(updates, manifest)
+    found = merge_updates(state, updates, record=record, data_seed=SEED, manifest=manifest)
     inputs = found.inputs
     assert inputs.excluded == (6,)
     result = merged_of(state, updates, manifest)
@@ -141,25 +141,25 @@ def test_who_stands_out_has_weight_zero():
 def test_malformed_bytes_count_as_if_they_had_not_come():
     state, manifest = make_state(), merge_manifest()
     updates = make_updates(state, range(6))
-    facts = all_standing(updates, manifest)
+    record = all_standing(updates, manifest)
     broken = merge(
-        state, updates | {5: updates[5][:-1]}, facts=facts, data_seed=SEED, manifest=manifest
+        state, updates | {5: updates[5][:-1]}, record=record, data_seed=SEED, manifest=manifest
     )
     absent = merged_of(state, make_updates(state, range(5)), manifest)
-    assert broken.inputs.available == (0, 1, 2, 3, 4)
+    assert broken.inputs.mergeable == (0, 1, 2, 3, 4)
     assert broken.global_state.digest() == absent.global_state.digest()
 
 
-def test_who_fell_is_not_even_scored():
+def test_who_was_slashed_is_not_even_scored():
     """Its bytes need not be there: a seat that was found out cannot hold the merge up."""
     state, manifest = make_state(), merge_manifest()
     updates = make_updates(state, range(6))
-    facts = replace(all_standing(range(7), manifest), fallen=Bitmap(1 << 6))
-    result = merge(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
+    record = replace(all_standing(range(7), manifest), slashed=Bitmap(1 << 6))
+    result = merge(state, updates, record=record, data_seed=SEED, manifest=manifest)
     alone = merged_of(state, updates, manifest)
     assert result.global_state.digest() == alone.global_state.digest()
     served = merge(
-        state, updates | {6: flipped(state, 3)}, facts=facts, data_seed=SEED, manifest=manifest
+        state, updates | {6: flipped(state, 3)}, record=record, data_seed=SEED, manifest=manifest
     )
     assert served.inputs == result.inputs
 
@@ -167,11 +167,11 @@ def test_who_fell_is_not_even_scored():
 def test_a_short_round_is_not_merged():
     state, manifest = make_state(), merge_manifest()
     updates = make_updates(state, range(5))
-    facts = all_standing(updates, manifest)
-    short = replace(facts, segments={**facts.segments, SeatIndex(4): 5})
+    record = all_standing(updates, manifest)
+    short = replace(record, segments={**record.segments, SeatIndex(4): 5})
     assert merge(
-        state, updates, facts=short, data_seed=SEED, manifest=manifest
-    ).inputs.available == (0, 1, 2, 3)
+        state, updates, record=short, data_seed=SEED, manifest=manifest
+    ).inputs.mergeable == (0, 1, 2, 3)
 
 
 def with_choice(manifest: Manifest, rule: str, kind: str = "grid8") -> Manifest:

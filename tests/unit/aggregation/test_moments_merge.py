@@ -12,16 +12,16 @@ from tests.support.manifests import KINDS, whole_manifest
 from tests.support.merging import all_standing
 from tests.support.moments import warm
 
-from atoll.aggregation.round import MergeResult, merge, merge_updates
+from atoll.aggregation.merge_round import MergeResult, merge, merge_updates
 from atoll.aggregation.rounding import rounded
 from atoll.aggregation.rules import aggregate
 from atoll.errors import MalformedUpdate
 from atoll.job.methods import DENSE_RULE
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.layout import optimiser_layout
-from atoll.numerics.link import close_round
 from atoll.numerics.sections import StoredUpdate, UpdateLayout
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import optimiser_layout
+from atoll.numerics.update_proof import close_round
 from atoll.protocol.checks import Check
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import Manifest
@@ -78,8 +78,8 @@ def updates_of(state: GlobalState, manifest: Manifest, seats: int) -> dict[int, 
 
 
 def merged_of(state: GlobalState, updates: dict[int, bytes], manifest: Manifest) -> MergeResult:
-    facts = all_standing(updates, manifest)
-    return merge(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
+    record = all_standing(updates, manifest)
+    return merge(state, updates, record=record, data_seed=SEED, manifest=manifest)
 
 
 def opened(state: GlobalState, data: bytes, manifest: Manifest, seat: int = 0) -> StoredUpdate:
@@ -92,18 +92,18 @@ def test_an_update_reads_back_section_by_section(kind: str) -> None:
     manifest = manifest_with(kind)
     state = make_state(manifest)
     last = last_of(state, manifest, 0)
-    data, carried = close_round(manifest, state, last, DitherKey(SEED, 0))
+    data, carried_state = close_round(manifest, state, last, DitherKey(SEED, 0))
     layout = UpdateLayout.of(manifest, state.shapes, state.round)
     assert len(data) == layout.encoded_length
     found = opened(state, data, manifest)
     assert found.first is not None
-    assert found.sums is not None
+    assert found.factored is not None
     assert len(found.delta) == len(found.first) == 1234
-    assert len(found.sums) == 24 + (30 + 7) + (40 + 25)
+    assert len(found.factored) == 24 + (30 + 7) + (40 + 25)
     grid = 2.0 ** (-40 if kind == "fp32" else MOMENT)
     told = torch.from_numpy(found.first[0:24].astype(np.float64)) * grid
     assert torch.corrcoef(torch.stack([told.float(), last.m["b"]]))[0, 1] > 0.7
-    assert carried.optimiser_root() == last.optimiser_root()
+    assert carried_state.optimiser_root() == last.optimiser_root()
 
 
 def test_sections_begin_at_pieces_and_have_their_own_dither() -> None:
@@ -219,7 +219,7 @@ def test_first_moments_that_point_elsewhere_are_set_aside_and_nothing_else() -> 
     elsewhere = last_of(state, manifest, 2, first=0.1)
     updates[2], _ = close_round(manifest, state, elsewhere, DitherKey(SEED, 2))
     result = merged_of(state, updates, manifest)
-    assert (result.inputs.named, result.inputs.set_aside) == ((), (2,))
+    assert (result.inputs.named, result.inputs.momentum_excluded) == ((), (2,))
     assert result.inputs.merged == (0, 1, 2, 3, 4)
     kept = {seat: data for seat, data in updates.items() if seat != 2}
     without = merged_of(state, kept, manifest).global_state
@@ -282,9 +282,9 @@ def test_a_merge_in_two_halves_of_which_the_first_has_no_moments() -> None:
     whole = merged_of(*_round(state, manifest)).global_state
     assert whole.moments.count == 2 * manifest.inner.steps
     _, updates, _ = _round(state, manifest)
-    facts, data = all_standing(updates, manifest), state.to_bytes()
+    record, data = all_standing(updates, manifest), state.to_bytes()
     without = GlobalState.from_bytes(data, moments=False)
-    half = merge_updates(without, updates, facts=facts, data_seed=SEED, manifest=manifest)
+    half = merge_updates(without, updates, record=record, data_seed=SEED, manifest=manifest)
     assert half.moves(GlobalState.from_bytes(data), manifest).digest() == whole.digest()
 
 

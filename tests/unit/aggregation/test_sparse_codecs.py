@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from atoll.aggregation.chunks import Plan
+from atoll.aggregation.chunks import PassPlan
 from atoll.aggregation.contributors import DENOMINATOR, contributor_mean
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec import dct, sparse
-from atoll.numerics.codec.base import UpdateCodec
 from atoll.numerics.codec.dct import DCT_SPARSE
 from atoll.numerics.codec.feedback import encode_with_feedback
-from atoll.numerics.codec.grid import NonFiniteDeltaError
-from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.grid_rounding import NonFiniteDeltaError
 from atoll.numerics.codec.sparse import SPARSE, kept_of, section_lengths
+from atoll.numerics.codec.update_codec import UpdateCodec
+from atoll.numerics.codec.vector_layout import Layout
 
 SIZES = [1, 31, 33, 64, 100, 1023, 1024, 1025, 4095, 4096, 4097, 10_000]
 EXPONENTS = {"w": -2}
@@ -259,8 +259,8 @@ def test_a_cosine_is_sent_as_one_coefficient():
         SPARSE.decode_flat(data, layout, {"w": -5})
 
 
-@pytest.mark.parametrize("plan", [Plan(7, 1), Plan(1000, 1)])
-def test_contributor_mean_equals_plain_python(plan: Plan):
+@pytest.mark.parametrize("plan", [PassPlan(7, 1), PassPlan(1000, 1)])
+def test_contributor_mean_equals_plain_python(plan: PassPlan):
     rng = np.random.default_rng(2)
     rows = [
         (rng.choice([-3, -1, 1, 3], 50) * (rng.random(50) < 0.3)).astype(np.int8) for _ in range(5)

@@ -18,7 +18,7 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.index import Advanced, EventIndex
 from atoll.errors import RpcUnavailable
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 DEPLOYMENT = Deployment(1, 0, {"Rounds": Address("0x" + "11" * 20)})
 FAR = 1 << 40

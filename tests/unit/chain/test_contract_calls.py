@@ -11,24 +11,24 @@ from eth_utils.crypto import keccak
 from tests.support.disk import Disk
 
 from atoll.chain.abi import ENTRY_CONTRACTS, registry
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import Deployment
 from atoll.chain.revert import RevertReason, decode_revert, reason_of
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.verdicts import RpcRefused
 from atoll.errors import ChainError, ConfigError
 from atoll.protocol.call_structs import Certified
-from atoll.protocol.games.claims import Claim, Reveal
-from atoll.protocol.words import (
+from atoll.protocol.games.moves import Claim, Reveal
+from atoll.protocol.types import (
     Address,
     Bitmap,
     Digest,
     HolderId,
     JobId,
-    PlaceIndex,
     Role,
     RoundIndex,
     SeatIndex,
+    SlotIndex,
     Verdict,
 )
 
@@ -52,10 +52,10 @@ def test_a_call_goes_to_the_contract_that_has_the_function() -> None:
 
 def test_dataclasses_and_words_encode_by_position() -> None:
     verdict = Verdict(Bitmap(4), 2, SEED, b"cid", b"\x01" * 8)
-    words = {PlaceIndex(7): Bitmap(0b101), PlaceIndex(3): Bitmap(1)}
+    votes = {SlotIndex(7): Bitmap(0b101), SlotIndex(3): Bitmap(1)}
     member = Address("0x" + "ab" * 20)
     call = Calls(DEPLOYMENT).settle_words(
-        JobId(1), words, Certified(verdict, (member,), b"certificate")
+        JobId(1), votes, Certified(verdict, (member,), b"certificate")
     )
     certified = "((uint256,uint16,bytes32,bytes,bytes8),address[],bytes)"
     said = ((4, 2, bytes(SEED), b"cid", b"\x01" * 8), (member,), b"certificate")
@@ -66,7 +66,7 @@ def test_dataclasses_and_words_encode_by_position() -> None:
 def test_what_anyone_may_do_is_marked() -> None:
     calls = Calls(DEPLOYMENT)
     assert calls.advance(JobId(1)).permissionless
-    assert calls.cut_member(JobId(1), RoundIndex(0), HolderId(2)).permissionless
+    assert calls.penalise_member(JobId(1), RoundIndex(0), HolderId(2)).permissionless
     assert not calls.deposit(Role.PROVIDER, 5).permissionless
 
 
@@ -79,7 +79,7 @@ def test_a_name_of_several_contracts_has_to_be_completed() -> None:
     with pytest.raises(ChainError, match="several contracts have a function wire"):
         Calls(DEPLOYMENT).build("wire")
     assert Calls(DEPLOYMENT).cancel(JobId(1)).to == DEPLOYMENT.addresses["Jobs"]
-    assert Calls(DEPLOYMENT).sit(JobId(1), SeatIndex(0)).to == DEPLOYMENT.addresses["Members"]
+    assert Calls(DEPLOYMENT).join(JobId(1), SeatIndex(0)).to == DEPLOYMENT.addresses["Members"]
 
 
 def test_every_call_of_the_abi_goes_to_the_contract_that_says_it() -> None:

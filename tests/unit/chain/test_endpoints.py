@@ -18,14 +18,14 @@ from tests.unit.chain.test_full_blocks import Clock
 
 from atoll.chain import replies, rpc
 from atoll.chain.abi import registry
-from atoll.chain.answers import quantity, raw_logs
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.replies import NoAnswer, Reply, result_of
+from atoll.chain.response_checks import quantity, raw_logs
 from atoll.chain.revert import ERROR_SELECTOR
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable, TransactionFailed
-from atoll.protocol.words import Role
+from atoll.protocol.types import Role
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ROUNDS = address("rounds")

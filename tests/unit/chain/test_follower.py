@@ -20,10 +20,10 @@ from atoll.chain.indexed import Indexed
 from atoll.errors import RpcUnavailable
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import bond_set
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome as GameOutcome
+from atoll.protocol.games.game_machine import Outcome as GameOutcome
+from atoll.protocol.games.moves import Claim
 from atoll.protocol.owners import Ownership
-from atoll.protocol.words import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
+from atoll.protocol.types import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
 
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
 SUBMITTER = address("submitter")
@@ -88,7 +88,7 @@ async def test_events_give_the_view_of_the_law_s_fold() -> None:
     news = await follower.poll()
     assert follower.views == {JOB: job.view}
     assert news.head == job.block
-    assert (list(news.past), news.folded) == (index.stands, ())
+    assert (list(news.earlier), news.folded) == (index.stands, ())
     assert await follower.poll() == News()
     job.wait(1)
     job.emit(ev.JobFunded(JOB, SUBMITTER, 5))
@@ -108,7 +108,7 @@ async def test_who_stops_in_the_middle_of_a_long_history_is_told_all_of_it_later
     follower = following(index)
     await stopped_after_a_piece(follower.poll())
     assert follower.views == {}
-    assert list((await follower.poll()).past) == index.stands
+    assert list((await follower.poll()).settled_round) == index.stands
     assert follower.views == {JOB: job.view}
 
 
@@ -233,8 +233,8 @@ async def test_a_job_followed_later_is_told_from_its_first_event() -> None:
     index.add(job)
     late = following(index, set())
     await late.poll()
-    past = await late.follow(JOB)
-    assert isinstance(past[0].item.event, ev.JobCreated)
+    settled_round = await late.follow(JOB)
+    assert isinstance(settled_round[0].item.event, ev.JobCreated)
     assert late.views == {JOB: job.view}
     assert await late.follow(JOB) == ()
     job.wait(1)
@@ -254,8 +254,8 @@ async def test_who_stops_while_a_job_s_long_past_is_folded_follows_it_later(
     await late.poll()
     await stopped_after_a_piece(late.follow(JOB))
     assert late.views == {}
-    past = await late.follow(JOB)
-    assert [step.item for step in past] == index.stands
+    settled_round = await late.follow(JOB)
+    assert [step.item for step in settled_round] == index.stands
     assert late.views == {JOB: job.view}
 
 
@@ -273,7 +273,7 @@ async def test_a_reorg_takes_back_what_came_after_its_block() -> None:
     index.add(job)
     before = job.view
     job.wait(1)
-    job.sit(PROVIDERS[0], 0)
+    job.join(PROVIDERS[0], 0)
     index.add(job)
     follower = following(index)
     await follower.poll()
@@ -309,7 +309,7 @@ async def test_what_is_not_confirmed_is_a_view_of_its_own() -> None:
     await follower.poll()
     assert follower.ahead(JOB) is None
     job.wait(1)
-    job.sit(PROVIDERS[0], 0)
+    job.join(PROVIDERS[0], 0)
     index.ahead = tuple(Indexed(e, block, i) for i, (e, block) in enumerate(job.log[said:]))
     assert await follower.poll() == News()
     assert (follower.views[JOB], follower.ahead(JOB)) == (before, job.view)
@@ -327,7 +327,7 @@ async def test_reorgs_on_reorgs_leave_what_stands_in_the_end() -> None:
     number = job.number
     lost = Network()
     lost.wait(1)
-    lost.sit(PROVIDERS[0], 0)
+    lost.join(PROVIDERS[0], 0)
     index.add(lost)
     index.turn(number)
     job.wait(1)
@@ -376,4 +376,4 @@ async def test_a_chain_that_does_not_answer_has_no_news() -> None:
     follower = following(index)
     assert await follower.poll_patiently() == News()
     index.error = None
-    assert (await follower.poll_patiently()).past
+    assert (await follower.poll_patiently()).settled_round

@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 
 from atoll.chain import logs, replies
-from atoll.chain.answers import Header
 from atoll.chain.decode import RawLog
 from atoll.chain.logs import LogReader
+from atoll.chain.response_checks import BlockHeader
 from atoll.chain.rpc import FailoverProvider
-from atoll.protocol.words import BlockRef, Digest
+from atoll.protocol.types import BlockRef, Digest
 
 BLOCK_GAS = 60_000_000
 LOG_GAS = 375 + 2 * 2
@@ -82,12 +82,14 @@ async def test_what_has_come_of_an_answer_buys_time_for_the_rest(
 async def test_few_full_blocks_are_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen of them would be a gigabyte."""
     headers = [
-        Header(BlockRef(n, Digest(bytes([n] * 32)), n), Digest(bytes([n - 1] * 32)), -1, ("0x",), 0)
+        BlockHeader(
+            BlockRef(n, Digest(bytes([n] * 32)), n), Digest(bytes([n - 1] * 32)), -1, ("0x",), 0
+        )
         for n in range(1, 21)
     ]
     running, most = 0, 0
 
-    async def witnessed(_: LogReader, __: Header) -> list[RawLog]:
+    async def witnessed(_: LogReader, __: BlockHeader) -> list[RawLog]:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -95,7 +97,7 @@ async def test_few_full_blocks_are_held_at_once(monkeypatch: pytest.MonkeyPatch)
         running -= 1
         return []
 
-    async def known(*_: Any) -> list[Header]:
+    async def known(*_: Any) -> list[BlockHeader]:
         return headers
 
     class NoLogs:

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.chain.answers import Header
 from atoll.chain.logs import KEPT_HEADERS, LogReader
+from atoll.chain.response_checks import BlockHeader
 from atoll.chain.rpc import FailoverProvider
 
 
@@ -58,7 +58,7 @@ async def follow(chain: OneChain, reader: LogReader, names: range) -> None:
     chain.asked.clear()
 
 
-def names(headers: list[Header | None]) -> list[int | None]:
+def names(headers: list[BlockHeader | None]) -> list[int | None]:
     return [None if h is None else int.from_bytes(h.ref.hash, "big") for h in headers]
 
 

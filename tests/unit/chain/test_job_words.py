@@ -9,7 +9,7 @@ import pytest
 from tests.support.manifests import make_terms
 from tests.unit.protocol.script import Script
 
-from atoll.job.event_text import MISSES, concerns, describe, tokens
+from atoll.job.event_text import MISSED_DUTIES, concerns, describe, tokens
 from atoll.job.job_snapshot import JobSnapshot, final_rounds
 from atoll.job.job_update import is_about
 from atoll.protocol import events as ev
@@ -17,10 +17,10 @@ from atoll.protocol.audit_reports import Body
 from atoll.protocol.audit_reports import Duty as AuditReportDuty
 from atoll.protocol.events import EVENT_TYPES
 from atoll.protocol.game_records import bond_set
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.games.moves import Claim
 from atoll.protocol.rounds import apply
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     TOKEN,
     ZERO_DIGEST,
     Address,
@@ -29,11 +29,11 @@ from atoll.protocol.words import (
     HolderId,
     JobId,
     JobStatus,
-    Miss,
-    PlaceIndex,
+    MissedDuty,
     Role,
     RoundIndex,
     SeatIndex,
+    SlotIndex,
 )
 
 SILENT = {
@@ -68,27 +68,29 @@ def test_every_event_has_words_or_is_silent_on_purpose(name: str) -> None:
     assert text is None or (text and "<" not in text)
 
 
-def test_audit_reports_say_which_seats_are_fine_and_where_others_differ() -> None:
-    fine = AuditReportDuty.fine(SeatIndex(0), ACCOUNT, [])
-    differs = [AuditReportDuty(SeatIndex(seat), at, ZERO_DIGEST) for seat, at in ((2, 7), (3, 0))]
-    event = ev.Opened(JOB, ACCOUNT, ID, ROUND, Body((fine, *differs)).to_bytes())
+def test_audit_reports_say_which_seats_are_valid_and_where_others_have_a_mismatch() -> None:
+    valid = AuditReportDuty.valid(SeatIndex(0), ACCOUNT, [])
+    mismatches = [
+        AuditReportDuty(SeatIndex(seat), at, ZERO_DIGEST) for seat, at in ((2, 7), (3, 0))
+    ]
+    event = ev.Opened(JOB, ACCOUNT, ID, ROUND, Body((valid, *mismatches)).to_bytes())
     assert describe(event) == (
-        f"round 2: {ACCOUNT} opens its audit report: seat 0 is fine; seat 2 differs at 7; "
-        "seat 3 differs at 0"
+        f"round 2: {ACCOUNT} opens its audit report: seat 0 is valid; seat 2 has a mismatch at 7; "
+        "seat 3 has a mismatch at 0"
     )
     assert [is_about(event, seat, ()) for seat in range(4)] == [True, False, True, True]
 
 
-@pytest.mark.parametrize("kind", Miss)
-def test_misses_say_how_much_and_why(kind: Miss) -> None:
+@pytest.mark.parametrize("kind", MissedDuty)
+def test_missed_duties_say_how_much_and_why(kind: MissedDuty) -> None:
     event = ev.Missed(JOB, ACCOUNT, Role.PROVIDER, ID, ROUND, kind, TOKEN)
-    assert describe(event) == f"{ACCOUNT} loses 1 of its bond for {MISSES[kind]} in round 2"
+    assert describe(event) == f"{ACCOUNT} loses 1 of its bond for {MISSED_DUTIES[kind]} in round 2"
 
 
-def test_falls_take_a_provider_s_pay_and_a_verifier_s_bond_only() -> None:
-    event = ev.Fell(JOB, ACCOUNT, OTHER, Role.PROVIDER, ID, RoundIndex(1), 3 * TOKEN)
+def test_slashes_take_a_provider_s_pay_and_a_verifier_s_bond_only() -> None:
+    event = ev.HolderSlashed(JOB, ACCOUNT, OTHER, Role.PROVIDER, ID, RoundIndex(1), 3 * TOKEN)
     assert describe(event) == (
-        f"{ACCOUNT} falls and loses 3 of its bond, and its pay from round 1 on; "
+        f"{ACCOUNT} is slashed and loses 3 of its bond, and its pay from round 1 on; "
         f"{OTHER} gets a share of the bond"
     )
     of_verifier = describe(dataclasses.replace(event, role=Role.VERIFIER))
@@ -97,7 +99,7 @@ def test_falls_take_a_provider_s_pay_and_a_verifier_s_bond_only() -> None:
 
 def test_accounts_have_the_names_that_a_network_gives_them() -> None:
     names = {ACCOUNT: "verifier 3"}
-    event = ev.Ready(JOB, ACCOUNT, PlaceIndex(0), ID)
+    event = ev.Ready(JOB, ACCOUNT, SlotIndex(0), ID)
     assert describe(event, names.__getitem__) == "verifier 3 holds the data and is ready"
 
 
@@ -108,11 +110,11 @@ def test_void_rounds_say_who_missed_them() -> None:
     )
 
 
-def test_who_stops_has_fallen_or_disagrees() -> None:
+def test_who_stops_is_slashed_or_disagrees() -> None:
     root = Digest(b"\x01" * 32)
     stopped = ev.Stopped(JOB, ACCOUNT, SeatIndex(1), ROUND, root)
     assert "another model than was certified" in (describe(stopped) or "")
-    assert "fell" in (describe(dataclasses.replace(stopped, root=ZERO_DIGEST)) or "")
+    assert "slashed" in (describe(dataclasses.replace(stopped, root=ZERO_DIGEST)) or "")
 
 
 def settled(script: Script) -> ev.Settled:
@@ -120,7 +122,7 @@ def settled(script: Script) -> ev.Settled:
     return event
 
 
-def test_a_settlement_says_who_was_had_and_who_excluded() -> None:
+def test_a_settlement_says_who_was_available_and_who_excluded() -> None:
     script = Script.ready()
     script.train()
     script.say(has=0b1011)
@@ -129,14 +131,15 @@ def test_a_settlement_says_who_was_had_and_who_excluded() -> None:
     event = settled(script)
     model = event.verdict.state.hex()[:12]
     assert describe(event) == (
-        f"round 0 is settled: seats 0, 1, 3 were had, 1 excluded; 2 updates make model {model}"
+        "round 0 is settled: seats 0, 1, 3 were available, 1 excluded; "
+        f"2 updates make model {model}"
     )
 
 
 def test_a_settlement_without_a_certificate_says_so() -> None:
     event = dataclasses.replace(settled_example(), digest=ZERO_DIGEST)
     assert describe(event) == (
-        "round 0 is settled without a certificate: seats 0, 1, 2, 3 were had, the model stays"
+        "round 0 is settled without a certificate: seats 0, 1, 2, 3 were available, the model stays"
     )
 
 
@@ -154,15 +157,15 @@ def test_a_job_is_final_when_its_last_window_is_over_and_no_game_is_open() -> No
     ended = JobSnapshot.of(net.view, net.now)
     assert (ended.status, ended.settled_rounds) == (JobStatus.DONE, 2)
     assert (ended.final_rounds, ended.is_final) == (0, False)
-    ends = [past.clock.window_end for past in net.view.settled]
+    ends = [settled_round.clock.window_end for settled_round in net.view.settled]
     assert final_rounds(net.view, ends[0]) == 1
     assert JobSnapshot.of(net.view, ends[1] - 1).final_rounds == 1
     assert JobSnapshot.of(net.view, ends[1]).is_final
     holder = net.view.settled[1].seats[SeatIndex(0)]
     bond = bond_set(net.view.job_id, Role.PROVIDER, holder)
     nothing = [ZERO_DIGEST] * 4
-    place = Digest(bytes(28) + (1).to_bytes(4, "big"))
-    claim = Claim(ACCOUNT, bond, place, ZERO_DIGEST, False, 0, 1, 3, *nothing)
+    position = Digest(bytes(28) + (1).to_bytes(4, "big"))
+    claim = Claim(ACCOUNT, bond, position, ZERO_DIGEST, False, 0, 1, 3, *nothing)
     challenged = ev.Challenged(9, ACCOUNT, OTHER, TOKEN, claim, b"")
     view = apply(net.view, challenged, net.view.block)
     assert final_rounds(view, ends[1]) == 1
@@ -170,12 +173,12 @@ def test_a_job_is_final_when_its_last_window_is_over_and_no_game_is_open() -> No
     assert describe(challenged) == (
         f"round 1: {OTHER} disputes segment 3 of seat 0, with a bond of 1: game 9"
     )
-    via = dataclasses.replace(claim, place=Digest(bytes(28) + (2).to_bytes(4, "big")))
-    assert describe(dataclasses.replace(challenged, claim=via)) == (
-        f"round 1: {OTHER} disputes segment 3 of seat 0 via round 2, with a bond of 1: game 9"
+    through_round = dataclasses.replace(claim, position=Digest(bytes(28) + (2).to_bytes(4, "big")))
+    assert describe(dataclasses.replace(challenged, claim=through_round)) == (
+        f"round 1: {OTHER} disputes segment 3 of seat 0 through round 2, with a bond of 1: game 9"
     )
     assert concerns(challenged, view) and not concerns(challenged, net.view)
-    over = apply(view, ev.Ended(9, Outcome.CHALLENGER_FELL), view.block)
+    over = apply(view, ev.Ended(9, Outcome.CHALLENGER_LOST), view.block)
     assert JobSnapshot.of(over, ends[1]).is_final
 
 

@@ -24,7 +24,7 @@ from atoll.chain.keys import (
 )
 from atoll.errors import KeystoreError
 from atoll.protocol.certificates import signer_of as law_signer_of
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 
 SECRET = "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d"
 ADDRESS = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"

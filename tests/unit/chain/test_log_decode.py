@@ -13,7 +13,7 @@ from atoll.chain.abi import EventAbi, load_artifact, registry
 from atoll.chain.decode import RawLog, decode_log, event_topics, from_abi, to_abi
 from atoll.chain.structs import RoundState
 from atoll.errors import UndecodableLog
-from atoll.protocol import words as types
+from atoll.protocol import types
 from atoll.protocol.events import (
     EVENT_TYPES,
     AuditReportSealed,
@@ -22,17 +22,17 @@ from atoll.protocol.events import (
     Revealed,
     Settled,
 )
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     Bitmap,
     Digest,
-    Facts,
     JobId,
     JobStatus,
     Params,
     Phase,
     Reveal,
     RoundIndex,
+    RoundRecord,
     SeatIndex,
     Terms,
     Verdict,
@@ -61,11 +61,11 @@ def snake(name: str) -> str:
 
 
 GAMES = ("UnbondStarted", "Withdrawn")
-"""Whose id is of neither a seat nor a place."""
-ENTRY = ("Rounds", "Members", "Audits", "Words", "Jobs", "Stakes", "Claims", "Game")
+"""Whose id is of neither a seat nor a slot."""
+ENTRY = ("Rounds", "Members", "Audits", "LateVotes", "Jobs", "Stakes", "Claims", "Game")
 
 
-PLACES = ("seat", "place", "id")
+SLOTS = ("seat", "slot", "id")
 
 
 @pytest.mark.parametrize("name", sorted(EVENT_TYPES))
@@ -77,8 +77,8 @@ def test_every_event_is_found_by_its_job_its_accounts_and_its_seat(name: str) ->
     for field, is_indexed in found.items():
         if field == "job_id" or (kinds[field] == "address" and field != "policy"):
             assert is_indexed, field
-    places = [found[field] for field in PLACES if field in found and name not in GAMES]
-    assert not places or any(places) or sum(found.values()) == 3
+    slots = [found[field] for field in SLOTS if field in found and name not in GAMES]
+    assert not slots or any(slots) or sum(found.values()) == 3
 
 
 @pytest.mark.parametrize("name", sorted(EVENT_TYPES))
@@ -100,7 +100,7 @@ def test_tuples_become_dataclasses_and_ints_become_enums() -> None:
         update_root=Digest(b"\x02" * 32),
         key_hash=Digest(b"\x03" * 32),
         salt=Digest(b"\x04" * 32),
-        leaves=b"\x05" * 64,
+        checkpoint_commitments=b"\x05" * 64,
         update_cid=b"update",
     )
     revealed = Revealed(JobId(3), ACCOUNT, SeatIndex(5), RoundIndex(2), reveal)
@@ -112,11 +112,11 @@ def test_tuples_become_dataclasses_and_ints_become_enums() -> None:
     assert decoded.status is JobStatus.EXPIRED
 
 
-def test_a_settlement_survives_with_its_verdict_and_facts() -> None:
+def test_a_settlement_survives_with_its_verdict_and_record() -> None:
     verdict = Verdict(Bitmap(0b10), 3, Digest(b"\x01" * 32), b"cid", b"\x02" * 8)
-    facts = Facts(*(Digest(bytes([i]) * 32) for i in range(5)), *map(Bitmap, range(5)))
+    record = RoundRecord(*(Digest(bytes([i]) * 32) for i in range(5)), *map(Bitmap, range(5)))
     where = (JobId(3), RoundIndex(2), Digest(b"\x0b" * 32))
-    settled = Settled(*where, verdict, Bitmap(0b1111), Bitmap(0b11), facts)
+    settled = Settled(*where, verdict, Bitmap(0b1111), Bitmap(0b11), record)
     assert decode_log(log_of(settled)) == settled
 
 

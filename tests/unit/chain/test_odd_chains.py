@@ -11,8 +11,8 @@ from tests.unit.chain.several import Blocks, Endpoint, Lie, chain_of, word
 from tests.unit.chain.test_hidden_logs import SOME, all_of, announced, indexing, of_blocks
 
 from atoll.chain import rpc
-from atoll.chain.answers import EMPTY_ROOT, header
 from atoll.chain.logs import PARALLEL
+from atoll.chain.response_checks import EMPTY_ROOT, header
 from atoll.errors import RpcUnavailable
 
 Change = Callable[[Any], Any]

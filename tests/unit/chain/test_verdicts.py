@@ -15,8 +15,8 @@ from tests.unit.chain.test_endpoints import served
 from tests.unit.chain.trouble import NO_REFUSAL, REFUSED, REVERTS, TROUBLE, Said
 
 from atoll.chain import rpc
-from atoll.chain.answers import quantity
 from atoll.chain.replies import Reply, rest_asked_s, result_of
+from atoll.chain.response_checks import quantity
 from atoll.chain.rpc import FailoverProvider, TooMuchAsked
 from atoll.chain.verdicts import (
     JUDGED,
@@ -184,8 +184,8 @@ def test_retry_after_is_read_as_a_date() -> None:
     until = datetime.now(UTC) + timedelta(hours=1)
     found = rest_asked_s(503, {"Retry-After": format_datetime(until, usegmt=True)})
     assert found is not None and 3500 < found <= 3600
-    past = format_datetime(until - timedelta(days=1), usegmt=True)
-    assert rest_asked_s(503, {"Retry-After": past}) == 0.0
+    settled_round = format_datetime(until - timedelta(days=1), usegmt=True)
+    assert rest_asked_s(503, {"Retry-After": settled_round}) == 0.0
 
 
 @pytest.mark.parametrize("status", [429, 503])

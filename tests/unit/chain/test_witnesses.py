@@ -13,17 +13,17 @@ import pytest
 from tests.unit.chain.several import Blocks, Endpoint, chain_of
 
 from atoll.chain import logs
-from atoll.chain.answers import Header, TxReceipt
 from atoll.chain.decode import event_topics
 from atoll.chain.index import EventIndex
 from atoll.chain.logs import LogReader, bloom_of
+from atoll.chain.response_checks import BlockHeader, TxReceipt
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable
-from atoll.protocol.words import Address, BlockRef, Digest
+from atoll.protocol.types import Address, BlockRef, Digest
 
 ZERO = Digest(bytes(32))
 TX_HASH = f"0x{1:064x}"
-BLOCK = Header(BlockRef(1, ZERO, 1), ZERO, 0, (TX_HASH,), 0)
+BLOCK = BlockHeader(BlockRef(1, ZERO, 1), ZERO, 0, (TX_HASH,), 0)
 RECEIPT = {
     "transactionHash": TX_HASH, "status": "0x1", "blockNumber": "0x1", "blockHash": f"0x{0:064x}",
     "gasUsed": "0x1", "effectiveGasPrice": "0x1", "logs": [],
@@ -53,7 +53,7 @@ async def test_receipts_that_come_one_by_one_are_checked_beside_the_loop(
     checkers: list[int] = []
     check = logs._all_of
 
-    def noted(block: Header, receipts: list[TxReceipt]) -> list[TxReceipt]:
+    def noted(block: BlockHeader, receipts: list[TxReceipt]) -> list[TxReceipt]:
         checkers.append(threading.get_ident())
         return check(block, receipts)
 

@@ -12,23 +12,23 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from atoll.cli.main import app
-from atoll.cli.network import Network
+from atoll.cli.network_commands import Network
 from atoll.errors import ConfigError
 from atoll.job import audit as auditing
-from atoll.job.audit import DIFFERS, EQUAL, GONE, Extent, JobCheck, RoundCheck, SeatCheck
-from atoll.protocol.words import RoundIndex, SeatIndex
+from atoll.job.audit import EQUAL, GONE, MISMATCH, Extent, JobCheck, RoundCheck, SeatCheck
+from atoll.protocol.types import RoundIndex, SeatIndex
 
 MONEY = {"balance_wei": "50", "faults": []}
 SHORT = {"balance_wei": "50", "faults": ["the contract has balance 49 wei, its events 50"]}
 
 
 def seat(outcome: str, *, is_paid: bool = True) -> SeatCheck:
-    return SeatCheck(SeatIndex(2), outcome, "it differs at segment 1", is_paid)
+    return SeatCheck(SeatIndex(2), outcome, "it has a mismatch at segment 1", is_paid)
 
 
 def checked(*seats: SeatCheck, merge: str = EQUAL, money: dict[str, Any] = MONEY) -> JobCheck:
-    past = RoundCheck(RoundIndex(0), True, merge, "the update of seat 1 is gone", seats, 4)
-    return JobCheck(7, (past,), money)
+    settled_round = RoundCheck(RoundIndex(0), True, merge, "the update of seat 1 is gone", seats, 4)
+    return JobCheck(7, (settled_round,), money)
 
 
 Audit = Callable[..., Result]
@@ -78,10 +78,10 @@ def test_what_begins_is_told_beside_the_data(audited: Audit, words: tuple[str, .
 
 
 def test_what_differs_ends_with_one(audited: Audit) -> None:
-    done = audited(checked(seat(DIFFERS)))
+    done = audited(checked(seat(MISMATCH)))
     assert done.exit_code == 1
-    assert "differs: round 0: seat 2 is paid, and it differs at segment 1" in done.stdout
-    assert audited(checked(seat(DIFFERS, is_paid=False))).exit_code == 0
+    assert "mismatch: round 0: seat 2 is paid, and it has a mismatch at segment 1" in done.stdout
+    assert audited(checked(seat(MISMATCH, is_paid=False))).exit_code == 0
     assert audited(checked(money=SHORT)).exit_code == 1
 
 
@@ -91,13 +91,13 @@ def test_what_could_not_be_checked_is_said_last_and_ends_with_four(audited: Audi
     *_, gap, last = done.stdout.splitlines()
     assert gap == "  not checked: round 0: the update of seat 1 is gone"
     assert last.endswith("1 things could not be checked: 0 of 1 merges, 1 of 4 seats' rounds")
-    assert audited(checked(seat(DIFFERS), merge=GONE)).exit_code == 1  # a fault is worse
+    assert audited(checked(seat(MISMATCH), merge=GONE)).exit_code == 1  # a fault is worse
 
 
 def test_a_script_reads_one_document(audited: Audit) -> None:
-    told = json.loads(audited(checked(seat(DIFFERS)), "--json").stdout)
-    assert told["differs"] == ["round 0: seat 2 is paid, and it differs at segment 1"]
-    assert told["rounds"][0]["seats"][0]["outcome"] == DIFFERS
+    told = json.loads(audited(checked(seat(MISMATCH)), "--json").stdout)
+    assert told["mismatches"] == ["round 0: seat 2 is paid, and it has a mismatch at segment 1"]
+    assert told["rounds"][0]["seats"][0]["outcome"] == MISMATCH
     assert told["money"]["balance_wei"] == "50"
 
 

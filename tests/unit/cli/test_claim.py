@@ -5,14 +5,14 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from atoll.cli import earnings
-from atoll.cli.earnings import _due
+from atoll.cli import earnings_command
+from atoll.cli.earnings_command import _due
 from atoll.errors import ChainError
 from atoll.job.ledger.entries import Line, State
 from atoll.job.ledger.statements import Statement
 from atoll.protocol.events import BondReturned
 from atoll.protocol.owners import Ownership
-from atoll.protocol.words import TOKEN, Address, JobId, Role, RoundIndex
+from atoll.protocol.types import TOKEN, Address, JobId, Role, RoundIndex
 
 ME, OTHER = Address("0x" + "11" * 20), Address("0x" + "22" * 20)
 
@@ -76,10 +76,10 @@ async def test_who_waits_is_told_for_what_and_until_when(
     async def due(*_: object) -> list[str]:
         return [] if looks[1:] else ["pay"]
 
-    monkeypatch.setattr(earnings, "_due", due)
-    monkeypatch.setattr(earnings, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(earnings_command, "_due", due)
+    monkeypatch.setattr(earnings_command, "LOOK_SECONDS", 0.0)
     reader = cast("Any", SimpleNamespace(look=look))
-    _, found = await earnings._found(reader, ME, None, is_patient=True)
+    _, found = await earnings_command._found(reader, ME, None, is_patient=True)
     assert found == ["pay"]
     assert capsys.readouterr().err.splitlines() == [
         "waits: the account has earned nothing so far; Ctrl-C ends that",

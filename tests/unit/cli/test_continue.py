@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from atoll.cli import job as jobs
 from atoll.cli.job import app
-from atoll.cli.network import Network
+from atoll.cli.network_commands import Network
 from atoll.errors import ConfigError
 from atoll.job.presets import preset
 from atoll.job.signs import Signs

@@ -13,7 +13,7 @@ from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.keys import create_key
 from atoll.cli.deploying import app
 from atoll.errors import ConfigError, StorageError
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 PASSWORD = "correct horse battery"
 MADE = Deployment(1, 7, {name: Address(f"0x{i:040}") for i, name in enumerate(REQUIRED, 1)})

@@ -14,7 +14,7 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from typer.testing import CliRunner
 
 from atoll.cli.main import app
-from atoll.cli.network import Network
+from atoll.cli.network_commands import Network
 from atoll.job.event_text import tokens
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from atoll.chain.deployment import REQUIRED
 from atoll.chain.keys import create_key, verify_key
 from atoll.cli import services
-from atoll.cli.judge import app as judge
+from atoll.cli.judge_commands import app as judge
 from atoll.cli.members import node, verifier
 from atoll.errors import ConfigError, KeystoreError
 from atoll.service.config import ServiceConfig, read_config

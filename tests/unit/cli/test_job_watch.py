@@ -13,7 +13,7 @@ from tests.unit.protocol.script import Script
 from typer.testing import CliRunner, Result
 
 from atoll.cli.main import app
-from atoll.cli.network import Network
+from atoll.cli.network_commands import Network
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.job_update import JobUpdate
 from atoll.job.signs import Signs
@@ -50,7 +50,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def test_what_a_job_that_waits_lacks_is_said_first(watch: Watch) -> None:
-    done = watch(Script.ready(seats=2, places=3))
+    done = watch(Script.ready(seats=2, slots=3))
     assert done.stdout == "it happened\n"
     first, *_ = done.stderr.splitlines()
     assert first.startswith(

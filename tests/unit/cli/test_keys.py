@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from atoll.chain.keys import import_key, list_keys, verify_key
-from atoll.cli.keys import app
+from atoll.cli.key_commands import app
 
 SECRET = "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d"
 PASSWORD, MISTYPED = "correct horse battery", "correct horse batery"

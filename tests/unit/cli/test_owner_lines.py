@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from atoll.cli.owner import ownership_lines
 from atoll.protocol.owners import Ownership
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 NODE, OWNER = Address("0x" + "11" * 20), Address("0x" + "22" * 20)
 

@@ -19,7 +19,7 @@ from atoll.cli.parameters import (
     shown,
 )
 from atoll.errors import ConfigError, TransactionFailed
-from atoll.protocol.words import TOKEN, Address
+from atoll.protocol.types import TOKEN, Address
 
 OWNER, OTHER = (Address(f"0x{digit * 40}") for digit in "12")
 AT = 1_800_000_000
@@ -45,12 +45,12 @@ def configuration(
 
 
 def test_settings_change_what_they_name_and_bonds_are_tokens() -> None:
-    wanted = parameters(DEFAULT_PARAMS, ["min_provider_bond=0.5", "miss_cut_bps=7"])
+    wanted = parameters(DEFAULT_PARAMS, ["min_provider_bond=0.5", "penalty_bps=7"])
     assert wanted.min_provider_bond == TOKEN // 2
     differing = {n for n, v in asdict(wanted).items() if v != asdict(DEFAULT_PARAMS)[n]}
-    assert differing == {"min_provider_bond", "miss_cut_bps"}
+    assert differing == {"min_provider_bond", "penalty_bps"}
     assert changes(DEFAULT_PARAMS, wanted) == [
-        "miss_cut_bps         100 → 7",
+        "penalty_bps         100 → 7",
         "min_provider_bond    1 → 0.5",
     ]
     assert changes(wanted, wanted) == ["nothing differs from what is in force"]
@@ -75,7 +75,7 @@ def test_what_is_shown_is_what_set_takes() -> None:
         "min_window=0.5",
         "min_window=-1",
         f"min_window={1 << 32}",
-        f"miss_cut_bps={1 << 16}",
+        f"penalty_bps={1 << 16}",
         "min_provider_bond=-1",
         "min_provider_bond=nan",
         f"min_verifier_bond={1 << 128}",
@@ -123,7 +123,7 @@ def test_a_person_reads_who_owns_it_what_is_in_force_and_what_waits() -> None:
             f"the network belongs to {OWNER}, and the key is that of {OTHER}",
         ),
         ("TooEarly", (AT, AT - 1), f"can be applied from {DATE} on"),
-        ("OutOfBounds", ("missCutBps", 0, 1, 1250), "miss_cut_bps may be 1 to 1250, not 0"),
+        ("OutOfBounds", ("penaltyBps", 0, 1, 1250), "penalty_bps may be 1 to 1250, not 0"),
         (
             "OutOfBounds",
             ("minVerifierBond", 1, 80, 10**30),

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from atoll.cli import serving
 from atoll.cli.job import app
-from atoll.cli.network import Network
+from atoll.cli.network_commands import Network
 from atoll.cli.serving import Payment, Serving
 from atoll.errors import ConfigError
 

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 from atoll.chain.deployment import REQUIRED
 from atoll.chain.keys import create_key
 from atoll.cli.main import app
-from atoll.cli.network import Network
+from atoll.cli.network_commands import Network
 from atoll.errors import AtollError, ConfigError
 from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
-from atoll.job.document import to_toml
 from atoll.job.presets import preset
+from atoll.job.toml_files import to_toml
 
 PASSWORD = "correct horse battery"
 URL = "https://example.org/data"

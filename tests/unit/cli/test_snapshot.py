@@ -9,7 +9,7 @@ from tests.unit.job.trained import TrainedJob
 
 from atoll.cli.snapshot import after_the_end, snapshot_text, while_it_waits
 from atoll.job.job_snapshot import JobSnapshot
-from atoll.protocol.words import TOKEN, JobStatus, Phase
+from atoll.protocol.types import TOKEN, JobStatus, Phase
 from atoll.storage.cid import Cid
 
 
@@ -37,17 +37,17 @@ def test_amounts_are_tokens_and_times_are_dates(running: JobSnapshot) -> None:
 
 def test_programs_have_wei_seconds_and_a_cid_that_can_be_fetched(running: JobSnapshot) -> None:
     snapshot = replace(running, deadline=7, funded_wei=5)
-    data = snapshot.to_plain()
+    data = snapshot.to_json_value()
     assert snapshot.model_cid is not None
     assert Cid.parse(data["model_cid"]).to_bytes() == snapshot.model_cid
     assert (data["deadline"], data["funded_wei"], data["status"]) == (7, "5", "active")
-    assert replace(snapshot, model_cid=None).to_plain()["model_cid"] is None
+    assert replace(snapshot, model_cid=None).to_json_value()["model_cid"] is None
 
 
 def test_a_committee_s_model_that_is_nowhere_is_shown(running: JobSnapshot) -> None:
     """Of a job that is in one hand, to begin with; whoever looks at it is told."""
     nowhere = replace(running, model_cid=b"\x00\x1b")
-    assert nowhere.to_plain()["model_cid"] == "not a CID: 001b"
+    assert nowhere.to_json_value()["model_cid"] == "not a CID: 001b"
     assert "not a CID: 001b" in snapshot_text(nowhere)
 
 
@@ -76,7 +76,7 @@ def test_a_job_that_waits_says_what_it_lacks_and_what_its_submitter_can_do(
         assert f"`atoll job {verb} {waiting.job}`" in lines["next"]
         assert f"`atoll job {verb} {waiting.job}`" in while_it_waits(waiting)
     assert lacking in while_it_waits(waiting)
-    data = waiting.to_plain()
+    data = waiting.to_json_value()
     assert {name: data[name] for name in members} == members
 
 

@@ -15,9 +15,9 @@ from atoll.job.ledger.json_document import job_document, name_of
 from atoll.job.ledger.ledger import Ledger
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import bond_set
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome
-from atoll.protocol.words import ZERO_DIGEST, Address, Digest, HolderId, Role
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.games.moves import Claim
+from atoll.protocol.types import ZERO_DIGEST, Address, Digest, HolderId, Role
 
 LIAR = 3
 HOSTILE = (
@@ -60,21 +60,23 @@ def names_of(script: Script) -> Mapping[Address, str]:
     return providers | {account: f"verifier {i}" for i, account in enumerate(VERIFIERS)}
 
 
-def play(script: Script, game: int, winner: Address, *, ends: bool = True, via: int = 0) -> None:
-    """A game about the liar's round 0, by another's window; where it ends the liar falls."""
+def play(
+    script: Script, game: int, winner: Address, *, ends: bool = True, through_round: int = 0
+) -> None:
+    """A game about the liar's round 0, by another's window; where it ends the liar is slashed."""
     net = script.net
     liar = net.at(Role.PROVIDER, LIAR, 0)
     claim = Claim(
         holder=liar.account,
         set=bond_set(net.job, Role.PROVIDER, HolderId(liar.id)),
-        place=Digest(bytes(28) + via.to_bytes(4, "big")),
+        position=Digest(bytes(28) + through_round.to_bytes(4, "big")),
         program=ZERO_DIGEST,
-        is_link=False,
+        is_update_proof=False,
         seat=LIAR,
         round=0,
         segment=2,
         data_seed=net.seed,
-        opening=net.seed,
+        initial_state=net.seed,
     )
     net.emit(ev.Challenged(game, liar.account, winner, 10**19, claim, b""))
     net.emit(ev.Began(game, liar.account))
@@ -82,16 +84,16 @@ def play(script: Script, game: int, winner: Address, *, ends: bool = True, via: 
     net.emit(ev.StepPicked(game, 3))
     if not ends:
         return
-    net.emit(ev.Ended(game, Outcome.HOLDER_FELL))
+    net.emit(ev.Ended(game, Outcome.HOLDER_LOST))
     bond = net.terms.provider_bond
     share = (winner, 3 * bond // 10, bond - 3 * bond // 10)
     net.emit(ev.Slashed(liar.account, Role.PROVIDER, digest("fault"), bond, *share))
-    net.fall(Role.PROVIDER, liar.id, winner, 0)
+    net.slash(Role.PROVIDER, liar.id, winner, 0)
 
 
-def finished(via: int = 0) -> Script:
-    """Two rounds, the second without seat 2's commit; seat 3 lied, and fell after a game, which was
-    about the first and came in the window of `via`."""
+def finished(through_round: int = 0) -> Script:
+    """Two rounds, the second without seat 2's commit; seat 3 lied, and was slashed after a game,
+    which was about the first and came in the window of `through_round`."""
     script = Script.ready(make_terms(rounds=2))
     net = script.net
     first = script.honest_round()
@@ -107,16 +109,16 @@ def finished(via: int = 0) -> Script:
     script.settle()
     for round in (first, 1):
         for id in script.auditors(round):
-            differs = {LIAR: 2} if LIAR in net.duties(round, id) else None
-            script.audit_report(round, id, script.body(round, id, differs))
+            mismatch = {LIAR: 2} if LIAR in net.duties(round, id) else None
+            script.audit_report(round, id, script.body(round, id, mismatch))
         net.wait_until(net.settled[round].ends["audit"])
         for id in script.auditors(round):
             script.open(round, id)
         net.wait_until(net.settled[round].ends["open"])
         script.show_keys(round)
-        if round == via:
-            play(script, 1, VERIFIERS[0], via=via)
-    net.cut_seat(2)
+        if round == through_round:
+            play(script, 1, VERIFIERS[0], through_round=through_round)
+    net.penalise_seat(2)
     net.wait_until(net.settled[1].ends["window"])
     for role, id in list(net.members):
         net.claim(role, id, min(2, net.member(role, id).to))

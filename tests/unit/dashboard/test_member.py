@@ -11,7 +11,7 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from atoll.dashboard.member import member_document
 from atoll.job.ledger.entries import State
 from atoll.job.ledger.statements import statement
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 KINDS = ("funded", "paid", "burnt", "refunded", "taken")
 NOBODY = Address("0x" + "77" * 20)
@@ -32,13 +32,13 @@ def test_an_accounts_amounts_are_those_of_its_statement(ended: Script, account: 
     net, found, ledger = ended.net, document(ended, account), ledger_of(ended)
     told = statement(ledger, account)
     (job,) = found["jobs"]
-    assert job["lines"] == [line.to_plain() for line in told.lines]
+    assert job["lines"] == [line.to_json_value() for line in told.lines]
     assert job["faults"] == []
     for state in State:
         assert found["sums"][f"{state.name.lower()}_wei"] == str(told.total(state))
     assert int(found["sums"]["paid_wei"]) == sum(ledger.paid(account).values())
     bonds = sum(m.bond for m in net.members.values() if m.account == account)
-    assert (int(found["bonds_wei"]), job["places"][0]["fallen"]) == (bonds, bonds == 0)
+    assert (int(found["bonds_wei"]), job["holdings"][0]["slashed"]) == (bonds, bonds == 0)
 
 
 def test_an_account_that_nobody_heard_of_has_an_empty_document(ended: Script) -> None:

@@ -9,10 +9,10 @@ from tests.support.identities import digest
 from tests.unit.dashboard.jobs import LIAR, finished, items_of
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
-from atoll.dashboard.network import network_document
+from atoll.dashboard.network_document import network_document
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.protocol import events as ev
-from atoll.protocol.words import TOKEN, Role
+from atoll.protocol.types import TOKEN, Role
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_a_job_stands_as_its_snapshot_says(ended: Script) -> None:
     (job,) = document_of(ended)["jobs"]
     snapshot = JobSnapshot.of(ended.net.view, ended.net.now)
     assert (job["job"], job["settled_rounds"], job["rounds"]) == (ended.net.job, 2, 2)
-    assert job.items() >= snapshot.to_plain().items()
+    assert job.items() >= snapshot.to_json_value().items()
     assert int(job["paid_wei"]) == ended.net.claimed
     assert int(job["funded_wei"]) == ended.net.funded
     assert int(job["burnt_wei"]) == ended.net.burnt

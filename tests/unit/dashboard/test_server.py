@@ -12,7 +12,7 @@ from tests.unit.dashboard.jobs import document_of, finished
 from tests.unit.dashboard.scripted import ScriptedClient
 from tests.unit.protocol.script import Script
 
-from atoll.dashboard.network import network_document
+from atoll.dashboard.network_document import network_document
 from atoll.dashboard.page import as_json, page
 from atoll.dashboard.server import Window, serving
 from atoll.errors import ConfigError

@@ -20,8 +20,8 @@ from atoll.chain.follower import Follower
 from atoll.chain.indexed import Indexed
 from atoll.chain.structs import Escrow
 from atoll.protocol.rounds import apply
+from atoll.protocol.types import Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Role
 from atoll.service.journal import Journal
 from atoll_devnet.chaos import faults
 from atoll_devnet.chaos.growth import _grown
@@ -63,16 +63,16 @@ async def test_a_disk_that_is_full_is_not_filled_again(
     [
         ("SELECT 1", None),
         ("INSERT INTO signed VALUES ('commit:3', x'00', 0, x'')", None),
-        ("UPDATE signed SET content = x'00' WHERE slot = 'commit:1'", "signed commit:1 twice"),
-        ("DELETE FROM signed WHERE slot = 'commit:2'", "forgot that it signed commit:2"),
+        ("UPDATE signed SET content = x'00' WHERE subject = 'commit:1'", "signed commit:1 twice"),
+        ("DELETE FROM signed WHERE subject = 'commit:2'", "forgot that it signed commit:2"),
     ],
 )
-def test_a_slot_is_claimed_once_and_for_ever(
+def test_a_subject_is_claimed_once_and_for_ever(
     member: Member, statement: str, fault: str | None
 ) -> None:
     seen = Signatures()
     seen.look([member])
-    assert (seen.slots, seen.faults) == (2, [])
+    assert (seen.subjects, seen.faults) == (2, [])
     with closing(sqlite3.connect(member.journal_file)) as db, db:
         db.execute(statement)
     seen.look([member])
@@ -85,7 +85,7 @@ def test_a_journal_that_is_not_there_is_looked_at_later(member: Member) -> None:
     seen.look([member])
     aside.rename(member.journal_file)
     seen.look([member])
-    assert (seen.slots, seen.faults) == (2, [])
+    assert (seen.subjects, seen.faults) == (2, [])
 
 
 async def judged(script: Script, missing: int = 0) -> Verdict:
@@ -121,13 +121,13 @@ async def test_a_job_that_is_not_done_is_lost() -> None:
     script.honest_round()
     found = await judged(script)
     assert "after 1 rounds" in found.lost
-    assert found.slashed == found.misses == found.money == ()
+    assert found.slashed == found.missed_duties == found.money == ()
 
 
 def test_a_storm_holds_only_with_nothing_found() -> None:
     names = ("lost", "signed_twice", "slashed", "money", "findings")
-    fine: dict[str, list[str]] = {name: [] for name in (*names, "misses")}
-    assert holds(fine | {"misses": ["one"]})
+    fine: dict[str, list[str]] = {name: [] for name in (*names, "missed_duties")}
+    assert holds(fine | {"missed_duties": ["one"]})
     for name in names:
         assert not holds(fine | {name: ["one"]})
 

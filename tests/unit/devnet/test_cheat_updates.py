@@ -14,9 +14,9 @@ from tests.support.small_job import SmallJob, small_job
 from atoll.errors import MalformedUpdate
 from atoll.numerics.pieces import root_of_update
 from atoll.numerics.sections import StoredUpdate, UpdateLayout
-from atoll.protocol.leaves import Leaves
-from atoll.protocol.words import Digest, RoundIndex, SeatIndex
-from atoll.train.replay import Claimed, SeatReplay, replay_seat
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
+from atoll.protocol.types import Digest, RoundIndex, SeatIndex
+from atoll.train.replay import RevealedRound, SeatReplay, replay_seat
 from atoll.train.round import TrainedRound, train_round
 from atoll.train.stored_states import read_global_state
 from atoll_devnet.cheats import training
@@ -46,19 +46,21 @@ def sections(job: SmallJob, update: bytes) -> tuple[list[int], list[int], list[i
     layout = UpdateLayout.of(job.manifest, model.shapes, 0)
     found: StoredUpdate = layout.open(update, model, job.task.dither)
     assert found.first is not None
-    assert found.sums is not None
-    parts = (found.delta, found.first, found.sums)
+    assert found.factored is not None
+    parts = (found.delta, found.first, found.factored)
     return tuple(part[0 : len(part)].tolist() for part in parts)  # type: ignore[return-value]
 
 
 def replayed(job: SmallJob, done: TrainedRound) -> SeatReplay:
     """What an auditor finds of what was revealed."""
-    claimed = Claimed(Leaves.of(done.states, done.words, KEY), done.update_root)
+    claimed = RevealedRound(
+        CheckpointCommitments.of(done.states, done.work_tags, KEY), done.update_root
+    )
     return replay_seat(job.task, claimed, job.store)
 
 
 def test_an_auditor_finds_nothing_in_an_honest_round(job: SmallJob, honest: TrainedRound) -> None:
-    assert replayed(job, honest).differs_at is None
+    assert replayed(job, honest).mismatch_at is None
 
 
 # --- what is trained ---
@@ -76,8 +78,8 @@ def test_an_auditor_finds_nothing_in_an_honest_round(job: SmallJob, honest: Trai
 )
 def test_who_did_not_train_says_so_at_a_segment(job: SmallJob, cheat: Cheat, at: int) -> None:
     found = cheated(job, cheat)
-    assert len(found.states) == len(found.words) == SEGMENTS
-    assert replayed(job, found).differs_at == at
+    assert len(found.states) == len(found.work_tags) == SEGMENTS
+    assert replayed(job, found).mismatch_at == at
     sections(job, found.update)  # its bytes are an update's
 
 
@@ -94,27 +96,29 @@ def test_hollow_sends_as_much_as_all_segments_would_bring(
 def test_partial_says_what_it_did(job: SmallJob, honest: TrainedRound) -> None:
     found = cheated(job, training.partial)
     assert found.states == honest.states[:1]
-    assert replayed(job, found).differs_at is None  # it is paid by the segment, and not merged
+    assert replayed(job, found).mismatch_at is None  # it is paid by the segment, and not merged
 
 
 def test_alternate_does_a_part_of_every_second_round(job: SmallJob, honest: TrainedRound) -> None:
     found = cheated(job, training.alternate)
     assert found.states == honest.states[:1]
-    assert replayed(job, found).differs_at is None  # true as far as it goes, as those of `partial`
-    odd = replace(job, task=replace(job.task, slot=replace(job.task.slot, round=RoundIndex(1))))
+    assert replayed(job, found).mismatch_at is None  # true as far as it goes, as those of `partial`
+    odd = replace(
+        job, task=replace(job.task, round_id=replace(job.task.round_id, round=RoundIndex(1)))
+    )
     assert cheated(odd, training.alternate).states == train_round(odd.task, job.store).states
     assert len(cheated(odd, training.alternate).states) == SEGMENTS
 
 
-def test_wrong_words_are_no_auditors_to_see_under_their_mask(
+def test_wrong_work_tags_are_no_auditors_to_see_under_their_mask(
     job: SmallJob, honest: TrainedRound
 ) -> None:
-    found = cheated(job, training.wrong_words)
+    found = cheated(job, training.wrong_work_tags)
     assert (found.states, found.update) == (honest.states, honest.update)
-    assert not set(found.words) & set(honest.words)
+    assert not set(found.work_tags) & set(honest.work_tags)
     seen = replayed(job, found)
-    assert seen.differs_at is None
-    assert seen.words == honest.words  # which is what its key will be held against
+    assert seen.mismatch_at is None
+    assert seen.work_tags == honest.work_tags  # which is what its key will be held against
 
 
 def test_a_copy_names_the_rounds_grids(job: SmallJob, honest: TrainedRound) -> None:
@@ -127,14 +131,16 @@ def test_a_copy_names_the_rounds_grids(job: SmallJob, honest: TrainedRound) -> N
 
 def test_a_stale_models_round_is_another(job: SmallJob, tmp_path: Path) -> None:
     """Of round 1, which opens with what round 0 merged and is trained from the initial model."""
-    slot = replace(job.task.slot, round=type(job.task.slot.round)(1))
+    round_id = replace(job.task.round_id, round=type(job.task.round_id.round)(1))
     moved = read_global_state(job.manifest, job.task.global_state_cid, job.store)
     params = {name: p + 0.01 for name, p in moved.params.items()}
     cid = job.store.add_pieces(replace(moved, params=params, round=1).pieces()).to_bytes()
-    task = replace(job.task, slot=slot, global_state_cid=cid)
+    task = replace(job.task, round_id=round_id, global_state_cid=cid)
     stale = training.stale_model(task, str(job.store.root), ())
-    claimed = Claimed(Leaves.of(stale.states, stale.words, KEY), stale.update_root)
-    assert replay_seat(task, claimed, job.store).differs_at == 0
+    claimed = RevealedRound(
+        CheckpointCommitments.of(stale.states, stale.work_tags, KEY), stale.update_root
+    )
+    assert replay_seat(task, claimed, job.store).mismatch_at == 0
 
 
 # --- what is sent ---
@@ -149,18 +155,18 @@ def test_a_stale_models_round_is_another(job: SmallJob, tmp_path: Path) -> None:
         training.noise,
         training.omniscient,
         training.forged_moments,
-        training.forged_sums,
+        training.forged_second_moments,
     ],
 )
 def test_only_the_link_shows_what_was_sent(
     job: SmallJob, honest: TrainedRound, cheat: Cheat
 ) -> None:
     found = cheated(job, cheat)
-    assert (found.states, found.words) == (honest.states, honest.words)
-    assert replayed(job, found).differs_at == SEGMENTS
+    assert (found.states, found.work_tags) == (honest.states, honest.work_tags)
+    assert replayed(job, found).mismatch_at == SEGMENTS
     of_change, *of_moments = sections(job, found.update)
     true_change, *true_moments = sections(job, honest.update)
-    is_moments = cheat in {training.forged_moments, training.forged_sums}
+    is_moments = cheat in {training.forged_moments, training.forged_second_moments}
     assert (of_change == true_change) == is_moments
     assert (of_moments == true_moments) != is_moments
 
@@ -220,7 +226,7 @@ def test_forged_moments_turn_round_and_forged_sums_shrink(
     _, turned, same_sums = sections(job, cheated(job, training.forged_moments).update)
     assert sum(a * b for a, b in zip(turned, first, strict=True)) < 0
     assert same_sums == sums
-    _, same_first, shrunk = sections(job, cheated(job, training.forged_sums).update)
+    _, same_first, shrunk = sections(job, cheated(job, training.forged_second_moments).update)
     assert same_first == first
     assert all(a < b for a, b in zip(shrunk, sums, strict=True) if b)
 
@@ -236,7 +242,7 @@ def test_garbage_is_not_canonical_and_its_root_is_its_own(
     assert found.update_root == root_of_update(found.update)
     with pytest.raises(MalformedUpdate):
         sections(job, found.update)
-    assert replayed(job, found).differs_at == SEGMENTS
+    assert replayed(job, found).mismatch_at == SEGMENTS
 
 
 def test_nans_stand_where_the_sums_are_and_nowhere_else(

@@ -10,12 +10,12 @@ from tests.support.identities import digest
 from tests.support.small_job import SmallJob, small_job
 
 from atoll.errors import ConfigError
-from atoll.protocol.audit_reports import Body, fine_word
+from atoll.protocol.audit_reports import Body, valid_digest
 from atoll.protocol.audit_reports import Duty as Said
-from atoll.protocol.leaves import Leaves
-from atoll.protocol.owes import Duty
-from atoll.protocol.words import Address, SeatIndex
-from atoll.service.duties.replay import DoReplay
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments
+from atoll.protocol.obligations import Duty
+from atoll.protocol.types import Address, SeatIndex
+from atoll.service.duties.replay_seat import DoReplay
 from atoll.storage.cid import Cid
 from atoll.train.replay import SeatReplay
 from atoll.train.round import TrainedRound, train_round
@@ -116,50 +116,50 @@ KEY = digest("key")
 
 def replay_by(name: str, job: SmallJob, done: TrainedRound) -> SeatReplay:
     task = job.task
-    leaves = Leaves.of(done.states, done.words, KEY).to_bytes()
+    leaves = CheckpointCommitments.of(done.states, done.work_tags, KEY).to_bytes()
     said = (task.data_seed, leaves, done.update_root, None, job.manifest.to_bytes())
-    command = DoReplay(task.slot, task.seat, digest("commitment"), *said)
+    command = DoReplay(task.round_id, task.seat, digest("commitment"), *said)
     call = verifier_behaviour(name).replay_function
     return call(command, task.global_state_cid, str(job.store.root))()
 
 
-def test_null_knows_no_word(job: SmallJob) -> None:
+def test_null_knows_no_work_tag(job: SmallJob) -> None:
     honest = train_round(job.task, job.store)
     found = replay_by("null", job, honest)
-    assert found.differs_at is None
-    assert fine_word(ME, found.words) != fine_word(ME, honest.words)
+    assert found.mismatch_at is None
+    assert valid_digest(ME, found.work_tags) != valid_digest(ME, honest.work_tags)
 
 
 @pytest.mark.parametrize("cheat", [training.flip5, training.hollow])
-def test_false_fine_lets_a_cheat_pass_with_an_honest_runs_words(
+def test_false_valid_lets_a_cheat_pass_with_an_honest_runs_work_tags(
     job: SmallJob, cheat: object, tmp_path: Path
 ) -> None:
     assert callable(cheat)
     lying: TrainedRound = cheat(job.task, str(job.store.root), ())
-    assert replay_by("no-open", job, lying).differs_at is not None  # it replays honestly
-    found = replay_by("false-fine", job, lying)
-    assert found.differs_at is None
-    assert found.words == train_round(job.task, job.store).words
+    assert replay_by("no-open", job, lying).mismatch_at is not None  # it replays honestly
+    found = replay_by("false-valid", job, lying)
+    assert found.mismatch_at is None
+    assert found.work_tags == train_round(job.task, job.store).work_tags
 
 
-def test_false_differs_accuses_the_first_honest_seat_alone() -> None:
+def test_false_mismatch_accuses_the_first_honest_seat_alone() -> None:
     said = (
         Said(SeatIndex(0), 2, digest("own")),
-        Said.fine(SeatIndex(1), ME, [digest("a")]),
-        Said.fine(SeatIndex(3), ME, [digest("b")]),
+        Said.valid(SeatIndex(1), ME, [digest("a")]),
+        Said.valid(SeatIndex(3), ME, [digest("b")]),
     )
-    behaviour = verifier_behaviour("false-differs")
+    behaviour = verifier_behaviour("false-mismatch")
     body = behaviour.audit_report_override(None, Body(said))  # type: ignore[arg-type]
-    assert [duty.seat for duty in body.duties if not duty.is_fine] == [1]
+    assert [duty.seat for duty in body.duties if not duty.is_valid] == [1]
     assert body.duties[2] == said[2]
     assert Body.from_bytes(body.to_bytes()) == body
 
 
 def test_a_sham_says_of_every_seat_that_its_first_segment_is_wrong(job: SmallJob) -> None:
     done = train_round(job.task, job.store)
-    leaves = Leaves.of(done.states, done.words, KEY).to_bytes()
+    leaves = CheckpointCommitments.of(done.states, done.work_tags, KEY).to_bytes()
     said = (job.task.data_seed, leaves, done.update_root, None, job.manifest.to_bytes())
-    command = DoReplay(job.task.slot, job.task.seat, digest("commitment"), *said)
+    command = DoReplay(job.task.round_id, job.task.seat, digest("commitment"), *said)
     found = watcher_player("sham").replay.resolve()(command, b"", "")
-    assert found.differs_at == 0
+    assert found.mismatch_at == 0
     assert found.own != done.states[0]

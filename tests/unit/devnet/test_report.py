@@ -15,11 +15,11 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.chain.structs import Escrow
 from atoll.dashboard.page import embedded, page
-from atoll.protocol.events import Fell
-from atoll.protocol.words import TOKEN, Address, RoundIndex
+from atoll.protocol.events import HolderSlashed
+from atoll.protocol.types import TOKEN, Address, RoundIndex
 from atoll_devnet.processes.cluster import Cluster
-from atoll_devnet.report.document import build_report, slashed_honest, write_report
 from atoll_devnet.report.measured import GAS_LABELS, RunResult
+from atoll_devnet.report.run_document import build_report, slashed_honest, write_report
 from atoll_devnet.report.summary import summary
 
 
@@ -79,23 +79,23 @@ def result_of(script: Script, folder: Path, cheats: dict[int, str]) -> RunResult
     )
 
 
-def finished_run(via: int = 0) -> Script:
-    """Two rounds, audited and paid; seat 3 lied in both and fell after its first game, which was
-    about round 0 and came in the window of `via`."""
+def finished_run(through_round: int = 0) -> Script:
+    """Two rounds, audited and paid; seat 3 lied in both and was slashed after its first game, which
+    was about round 0 and came in the window of `through_round`."""
     script = Script.ready(make_terms(rounds=2))
     net = script.net
     first, last = script.honest_round(), script.honest_round()
     for round in (first, last):
         for id in script.auditors(round):
-            differs = {LIAR: 2} if LIAR in net.duties(round, id) else None
-            script.audit_report(round, id, script.body(round, id, differs))
+            mismatch = {LIAR: 2} if LIAR in net.duties(round, id) else None
+            script.audit_report(round, id, script.body(round, id, mismatch))
         net.wait_until(net.settled[round].ends["audit"])
         for id in script.auditors(round):
             script.open(round, id)
         net.wait_until(net.settled[round].ends["open"])
         script.show_keys(round)
-        if round == via:
-            play(script, 1, VERIFIERS[0], via=via)
+        if round == through_round:
+            play(script, 1, VERIFIERS[0], through_round=through_round)
     net.wait_until(net.settled[last].ends["window"])
     for role, id in list(net.members):
         net.claim(role, id, 2)
@@ -136,7 +136,7 @@ def test_a_report_says_what_speaks_against_the_models(
 
 
 def test_a_round_says_whose_updates_were_merged(tmp_path: Path) -> None:
-    """Seat 2 did too little of the round to be merged, and is had and not excluded."""
+    """Seat 2 did too little of the round to be merged, and is available and not excluded."""
     script = Script.ready(make_terms(rounds=1))
     script.train({2: 1})
     script.say()
@@ -178,7 +178,7 @@ def test_a_game_says_who_won_after_how_many_moves(report: dict[str, Any]) -> Non
     (game,) = report["games"]
     assert (game["seat"], game["round"], game["segment"]) == (LIAR, 0, 2)
     assert (game["challenger"], game["winner"]) == ("verifier 0", "verifier 0")
-    assert game["outcome"] == "holder fell"
+    assert game["outcome"] == "holder lost"
     assert [move["is_move"] for move in game["moves"]].count(True) == 2
 
 
@@ -197,13 +197,13 @@ def test_the_cheat_is_caught_by_its_game_and_nobody_else_lost_anything(
 
 
 def test_a_game_that_came_by_a_later_round_of_the_reset_period_says_so(tmp_path: Path) -> None:
-    report = build_report(result_of(finished_run(via=1), tmp_path, {LIAR: "lazy"}))
+    report = build_report(result_of(finished_run(through_round=1), tmp_path, {LIAR: "lazy"}))
     (game,), (loss,), (cheat,) = report["games"], report["losses"], report["cheats"]
-    assert (game["round"], game["via"], loss["round"]) == (0, 1, 0)
-    assert loss["for"] == "game 1, about segment 2 of seat 3 in round 0 via round 1"
-    assert cheat["by"] == "verifier 0: a game about segment 2 via round 1"
+    assert (game["round"], game["through_round"], loss["round"]) == (0, 1, 0)
+    assert loss["for"] == "game 1, about segment 2 of seat 3 in round 0 through round 1"
+    assert cheat["by"] == "verifier 0: a game about segment 2 through round 1"
     text = summary(report, "", tmp_path)
-    assert "verifier 0 disputes segment 2 of seat 3 in round 0 via round 1: verifier 0" in text
+    assert "verifier 0 disputes segment 2 of seat 3 in round 0 through round 1: verifier 0" in text
 
 
 def test_a_bond_that_is_lost_is_told_with_the_round_that_the_game_was_about(
@@ -211,7 +211,7 @@ def test_a_bond_that_is_lost_is_told_with_the_round_that_the_game_was_about(
 ) -> None:
     """Pay is lost from the first round on that is not FINAL, which is another one as a rule."""
     log = finished.net.log
-    (at,) = (at for at, (event, _) in enumerate(log) if isinstance(event, Fell))
+    (at,) = (at for at, (event, _) in enumerate(log) if isinstance(event, HolderSlashed))
     log[at] = (replace(log[at][0], lost_from=RoundIndex(1)), log[at][1])
     result = result_of(finished, tmp_path, {LIAR: "lazy"})
     (loss,) = build_report(result)["losses"]
@@ -219,7 +219,7 @@ def test_a_bond_that_is_lost_is_told_with_the_round_that_the_game_was_about(
     assert loss["for"].endswith("in round 0")
 
 
-def test_an_honest_party_that_fell_was_slashed(finished: Script, tmp_path: Path) -> None:
+def test_an_honest_party_that_lost_was_slashed(finished: Script, tmp_path: Path) -> None:
     report = build_report(result_of(finished, tmp_path, {}))
     assert slashed_honest(report) == [PROVIDERS[LIAR]]
 
@@ -232,7 +232,7 @@ def test_a_machine_that_was_too_slow_was_not_slashed(tmp_path: Path) -> None:
         script.commit(seat)
     net.wait_until(net.deadline)
     net.advance()
-    net.cut_seat(0)
+    net.penalise_seat(0)
     report = build_report(result_of(script, tmp_path, {}))
     late = report["providers"][0]
     assert int(late["slashed_wei"]) > 0

@@ -9,7 +9,7 @@ from typing import cast
 from tests.support.manifests import make_terms
 from tests.unit.protocol.script import Script
 
-from atoll.protocol.words import Role
+from atoll.protocol.types import Role
 from atoll_devnet.report.observer import Observer
 from atoll_devnet.run.runner import GIVE_UP_SECONDS, QUIET_SECONDS, is_over, is_stuck
 

@@ -11,9 +11,9 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import bond_set
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.owes import Duty
-from atoll.protocol.words import Address, Role, SeatIndex
+from atoll.protocol.games.moves import Claim
+from atoll.protocol.obligations import Duty
+from atoll.protocol.types import Address, Role, SeatIndex
 from atoll_devnet.run.skipping import (
     FAR,
     NO_JOBS,
@@ -86,7 +86,7 @@ def test_revealing_waits_for_whoever_can_reveal(job: Script) -> None:
     assert not waits(job, everyone(p3=frozenset({Duty.COMMIT})))
 
 
-def test_a_merge_waits_for_words_and_for_its_settlement(job: Script) -> None:
+def test_a_merge_waits_for_votes_and_for_its_settlement(job: Script) -> None:
     job.train()
     job.say(range(2))
     assert not waits(job)
@@ -94,7 +94,7 @@ def test_a_merge_waits_for_words_and_for_its_settlement(job: Script) -> None:
     running = job.net.view.open
     assert running is not None
     job.net.wait_until(running.half_merge)
-    assert moment(job) == running.words_end < running.deadline  # then the two can settle
+    assert moment(job) == running.votes_end < running.deadline  # then the two can settle
     job.say(range(2, 4))
     assert not waits(job)  # the signatures are owed
 
@@ -112,47 +112,49 @@ def test_signatures_of_a_committee_draw_that_too_few_sign_are_not_waited_for(job
 
 def test_an_audit_is_waited_out_by_whoever_replays_and_then_skipped_window_by_window() -> None:
     job = audited()
-    past = job.net.settled[0]
+    settled_round = job.net.settled[0]
     first, *others = job.auditors(0)
     for id in others:
         job.audit_report(0, id)
-    assert moment(job) == past.ends["audit"]
+    assert moment(job) == settled_round.ends["audit"]
     assert not waits(job)
     replays = job.net.member(Role.VERIFIER, first).account
     assert waits(job, [told(a, EVERYTHING if a == replays else NOTHING) for a in VERIFIERS[:4]])
     job.audit_report(0, first)
     assert waits(job)
-    job.net.wait_until(past.ends["audit"])
+    job.net.wait_until(settled_round.ends["audit"])
     assert not waits(job)  # who has an audit report opens it
     for id in job.auditors(0):
         job.open(0, id)
     assert waits(job)
     shown = shown_from(job.net.view, job.net.view.settled[0])
-    assert moment(job) == shown > past.ends["open"]  # keys come a while after the last opening
-    job.net.wait_until(past.ends["open"])
+    assert (
+        moment(job) == shown > settled_round.ends["open"]
+    )  # keys come a while after the last opening
+    job.net.wait_until(settled_round.ends["open"])
     assert waits(job)
     job.net.wait_until(shown)
     assert not waits(job)
     job.show_keys(0)
     assert waits(job)
-    assert moment(job) == past.ends["window"]  # nothing is due at the ends between
-    job.net.wait_until(past.ends["window"])
+    assert moment(job) == settled_round.ends["window"]  # nothing is due at the ends between
+    job.net.wait_until(settled_round.ends["window"])
     assert moment(job) is None
 
 
 def test_a_window_is_left_where_somebody_did_not_show_its_key() -> None:
     job = audited()
-    past = job.net.settled[0]
+    settled_round = job.net.settled[0]
     for id in job.auditors(0):
         job.audit_report(0, id)
-    job.net.wait_until(past.ends["audit"])
+    job.net.wait_until(settled_round.ends["audit"])
     for id in job.auditors(0):
         job.open(0, id)
     job.net.wait_until(shown_from(job.net.view, job.net.view.settled[0]))
     job.show_keys(0, [0, 1, 2])
     assert waits(job, everyone(p3=frozenset({Duty.KEY})))
-    assert moment(job) == past.ends["keys"]
-    job.net.wait_until(past.ends["keys"])
+    assert moment(job) == settled_round.ends["keys"]
+    job.net.wait_until(settled_round.ends["keys"])
     assert not waits(job, everyone(p3=frozenset({Duty.KEY})))  # it is struck
 
 
@@ -188,7 +190,7 @@ def test_a_status_tells_at_which_jobs_it_works_and_in_which_it_tries_a_move_agai
     move = {"job": 3, "command": "game-move.v1:3:0", "times": 1, "text": "no endpoint answers"}
     again = {**status, "failing": [move]}
     assert told_by(again, PROVIDERS[0], NOTHING, NO_KEYS).plays_on == {3}
-    refused = "Game.PostLink reverted: WrongUpdate(given=0xc2, claimed=0x94)"
+    refused = "Game.PostUpdateProof reverted: WrongUpdate(given=0xc2, claimed=0x94)"
     hopeless = {**status, "failing": [{**move, "text": refused}]}
     assert told_by(hopeless, PROVIDERS[0], NOTHING, NO_KEYS).plays_on == NO_JOBS
     other = {**status, "failing": [{**move, "command": "fetch-data.v1"}]}
@@ -208,7 +210,7 @@ def test_what_who_never_answers_revealed_is_gotten_in_vain(job: Script) -> None:
     assert in_vain(job.net.view, set()) == NO_KEYS
 
 
-def test_who_gets_only_what_never_comes_neither_works_nor_says_a_word_before_half_of_merge(
+def test_who_gets_only_what_never_comes_neither_works_nor_votes_before_half_of_merge(
     job: Script,
 ) -> None:
     job.train()
@@ -242,14 +244,14 @@ def test_a_move_is_waited_for_from_who_tries_it_again_and_else_the_clock_runs_ou
     claim = Claim(
         holder=PROVIDERS[seat],
         set=bond_set(JOB, Role.PROVIDER, holder),
-        place=digest("place"),
+        position=digest("place"),
         program=digest("program"),
-        is_link=False,
+        is_update_proof=False,
         seat=seat,
         round=0,
         segment=2,
         data_seed=digest("seed"),
-        opening=digest("opening"),
+        initial_state=digest("initial_state"),
         holder_seconds=5,
         challenger_seconds=5,
         move_seconds=3,

@@ -9,9 +9,9 @@ from pathlib import Path
 from tests.unit.dashboard.jobs import items_of
 from tests.unit.protocol.script import PROVIDERS, Script
 
-from atoll.job.account import Known, free_folder
+from atoll.job.account import KnownOfAccount, free_folder
 from atoll.protocol.events import Seated
-from atoll.protocol.words import JobId
+from atoll.protocol.types import JobId
 from atoll.service.private import exposed
 
 ME = PROVIDERS[0]
@@ -24,7 +24,7 @@ def test_a_job_that_cannot_be_counted_is_told_beside_the_others() -> None:
     items = items_of(script)
     seated = next(i for i in items if isinstance(i.event, Seated) and i.event.account == ME)
     another = replace(seated, event=replace(seated.event, job_id=JobId(3)))  # type: ignore[type-var]
-    known = Known(net.block, [*items, another], {net.job: net.view})
+    known = KnownOfAccount(net.block, [*items, another], {net.job: net.view})
     told = {each.job: each for each in known.statements(ME)}
     broken, whole = told.pop(JobId(3)), told.pop(net.job)
     assert told == {}

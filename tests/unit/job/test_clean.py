@@ -24,10 +24,10 @@ from atoll.job import delivery as delivering
 from atoll.job.client import Client
 from atoll.job.figures import Figures, model_of
 from atoll.job.handle import JobHandle
-from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.losses import loss_bytes
 from atoll.protocol.manifest import Manifest
+from atoll.protocol.types import JobId
 from atoll.protocol.views import JobView
-from atoll.protocol.words import JobId
 from atoll.train.export import export_model
 from atoll.train.stored_states import read_global_state
 from atoll.train.tokenizer import open_belongings
@@ -47,16 +47,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainedJob:
     made = TrainedJob.begin(tmp_path_factory.mktemp("trained"), rounds=3)
     made.script.net.leave_seat(PROVIDERS[LATE])
     made.round()
-    made.script.net.sit(PROVIDERS[LATE + 1], LATE)
+    made.script.net.join(PROVIDERS[LATE + 1], LATE)
     made.round()
     made.round()
-    assert [LATE in past.seats for past in made.script.net.view.settled] == [False, False, True]
+    assert [LATE in settled_round.seats for settled_round in made.script.net.view.settled] == [
+        False,
+        False,
+        True,
+    ]
     return made
 
 
 @pytest.fixture
 def job(trained: TrainedJob) -> TrainedJob:
-    """Who falls in it falls for one test; all its windows are over then."""
+    """Who is slashed in it is slashed for one test; all its windows are over then."""
     return replace(trained, script=deepcopy(trained.script), gateways=Gateways())
 
 
@@ -107,7 +111,7 @@ def run(handle: Handle, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> 
     async def opened(_network: object) -> AsyncIterator[SimpleNamespace]:
         yield SimpleNamespace(attach=lambda job: handle, follower=handle.client.follower)
 
-    monkeypatch.setattr("atoll.cli.network.Network.open", opened)
+    monkeypatch.setattr("atoll.cli.network_commands.Network.open", opened)
     return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
 
 

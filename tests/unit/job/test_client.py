@@ -17,7 +17,7 @@ from atoll.errors import ConfigError
 from atoll.job.client import Client
 from atoll.job.connection import HOME, MAX_WATCHERS, ClientConfig
 from atoll.job.groups import wei_of
-from atoll.protocol.words import TOKEN, Address
+from atoll.protocol.types import TOKEN, Address
 from atoll.service.lock import FolderHeld, hold_folder
 
 MAINNET, ANVIL = 1, 31337

@@ -8,14 +8,14 @@ from tests.unit.dashboard.jobs import ledger_of
 from tests.unit.job.test_payments import claim_all
 from tests.unit.protocol.script import PROVIDERS, WATCHER, Script
 
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.job import collecting
 from atoll.job.collecting import Collect, collectable, later, releasable, transactions
 from atoll.job.ledger.statements import statement
 from atoll.job.stake import bonds_of
 from atoll.protocol.call_structs import Due
-from atoll.protocol.words import Address, HolderId, Role, RoundIndex
+from atoll.protocol.types import Address, HolderId, Role, RoundIndex
 
 CALLS = Calls(Deployment(31337, 0, dict.fromkeys(REQUIRED, WATCHER)))
 

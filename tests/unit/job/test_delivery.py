@@ -1,4 +1,5 @@
-"""What a job's result is where somebody fell in its last round: honest updates alone, or said."""
+"""What a job's result is where somebody was slashed for its last round: honest updates alone, or
+said."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.unit.protocol.script import VERIFIERS
 
 from atoll.job import delivery as delivering
 from atoll.job.delivery import Delivery, deliver
-from atoll.protocol.words import Bitmap, Role, Verdict, to_bitmap
+from atoll.protocol.types import Bitmap, Role, Verdict, to_bitmap
 from atoll.service import tasks
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.updates import updates_of
@@ -36,14 +37,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainedJob:
 
 @pytest.fixture
 def job(trained: TrainedJob) -> TrainedJob:
-    """Who falls in it falls for one test."""
+    """Who is slashed in it is slashed for one test."""
     return replace(trained, script=deepcopy(trained.script), gateways=Gateways())
 
 
-def fall(job: TrainedJob, *seats: int) -> None:
+def slash(job: TrainedJob, *seats: int) -> None:
     net = job.script.net
     for seat in seats:
-        net.fall(Role.PROVIDER, net.at(Role.PROVIDER, seat, 0).id, VERIFIERS[0], 0)
+        net.slash(Role.PROVIDER, net.at(Role.PROVIDER, seat, 0).id, VERIFIERS[0], 0)
 
 
 async def delivered(job: TrainedJob) -> Delivery:
@@ -55,31 +56,36 @@ async def delivered(job: TrainedJob) -> Delivery:
 
 def without(job: TrainedJob, seat: int) -> Verdict:
     """The merge by whoever had never heard of a seat."""
-    past = job.script.net.view.settled[0]
-    facts = past.merge_facts
-    others = to_bitmap(other for other in past.reveals if other != seat)
-    updates = updates_of(past.reveals, others)
-    words = [Bitmap(word & ~(1 << seat)) for word in facts.words]
-    facts = replace(facts, words=words)
+    settled_round = job.script.net.view.settled[0]
+    record = settled_round.merge_record
+    others = to_bitmap(other for other in settled_round.reveals if other != seat)
+    updates = updates_of(settled_round.reveals, others)
+    votes = [Bitmap(vote & ~(1 << seat)) for vote in record.votes]
+    record = replace(record, votes=votes)
     command = DoMerge(
-        past.slot, past.facts.seed, facts, updates, job.manifest.to_bytes(), job.openings[0]
+        settled_round.round_id,
+        settled_round.record.seed,
+        record,
+        updates,
+        job.manifest.to_bytes(),
+        job.openings[0],
     )
     return tasks.merge_round(command, str(job.store.root))
 
 
-async def test_where_nobody_fell_the_certified_model_is_the_result(job: TrainedJob) -> None:
+async def test_where_nobody_was_slashed_the_certified_model_is_the_result(job: TrainedJob) -> None:
     found = await delivered(job)
     certified = job.script.net.view.settled[0].verdict
     assert (found.digest, found.cid, found.merged) == (certified.state, certified.cid, None)
     assert "as its committee certified it" in found.text()
 
 
-async def test_who_fell_in_the_last_round_is_not_in_the_result(job: TrainedJob) -> None:
-    fall(job, 1)
+async def test_who_was_slashed_for_the_last_round_is_not_in_the_result(job: TrainedJob) -> None:
+    slash(job, 1)
     job.gateways.gone = {job.updates[0, 1]}  # which nobody needs any more
     found, certified = await delivered(job), job.script.net.view.settled[0].verdict.state
     assert (found.digest, found.merged) == (without(job, 1).state, 3)
-    assert (found.certified, found.fallen) == (certified, 0b0010)
+    assert (found.certified, found.slashed) == (certified, 0b0010)
     assert found.digest != certified
     for told in (found.digest.hex(), certified.hex(), "without seat 1"):
         assert told in found.text()
@@ -88,7 +94,7 @@ async def test_who_fell_in_the_last_round_is_not_in_the_result(job: TrainedJob) 
 async def test_where_too_few_are_left_the_result_is_what_the_round_began_with(
     job: TrainedJob,
 ) -> None:
-    fall(job, 1, 3)
+    slash(job, 1, 3)
     found = await delivered(job)
     assert found.merged == 0
     read = (job.manifest, found.cid, job.store), (job.manifest, job.openings[0], job.store)
@@ -100,19 +106,19 @@ async def test_where_too_few_are_left_the_result_is_what_the_round_began_with(
 async def test_where_an_update_is_gone_the_result_holds_the_cheats_and_says_so(
     job: TrainedJob,
 ) -> None:
-    fall(job, 1)
+    slash(job, 1)
     job.gateways.gone = {job.updates[0, 2]}
     found, certified = await delivered(job), job.script.net.view.settled[0].verdict
     assert (found.digest, found.cid) == (certified.state, certified.cid)
     assert "holds what seat 1 sent" in found.text()
     assert "the update of seat 2 is not served any more" in found.text()
-    assert found.to_plain()["not_merged_again"] == found.why_not
+    assert found.to_json_value()["not_merged_again"] == found.why_not
 
 
 async def test_a_machine_with_other_bits_delivers_what_was_certified(
     job: TrainedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fall(job, 1)
+    slash(job, 1)
     probe = {"probe_digest": digest("another machine's")}
     numerics = job.manifest.numerics.model_copy(update=probe)
     monkeypatch.setattr(job, "manifest", job.manifest.model_copy(update={"numerics": numerics}))
@@ -125,10 +131,10 @@ async def test_a_round_that_began_with_a_model_that_nobody_certified_is_not_merg
     tmp_path: Path,
 ) -> None:
     job = TrainedJob.begin(tmp_path, rounds=2)
-    first = job.opening
+    first = job.initial_state
     job.verdicts = lambda verdict: replace(verdict, cid=first)
     job.round()
-    job.opening, job.verdicts = job.merged[0], lambda verdict: verdict
+    job.initial_state, job.verdicts = job.merged[0], lambda verdict: verdict
     job.round()
-    fall(job, 2)
+    slash(job, 2)
     assert "has another model" in (await delivered(job)).why_not

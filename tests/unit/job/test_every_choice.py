@@ -19,9 +19,9 @@ from tests.support.jobs import PLAIN
 from tests.unit.job.test_spec import DATA, NOW, NUMERICS, cid, digest
 
 from atoll.errors import ConfigError, ManifestError
-from atoll.job.document import parse_toml, to_toml
 from atoll.job.methods import DENSE_CODECS, METHODS, rules_for
 from atoll.job.spec import JobSpec
+from atoll.job.toml_files import parse_toml, to_toml
 from atoll.numerics.tokens import dtype_for
 from atoll.protocol.choices import OneOf
 from atoll.protocol.manifest import InitSpec, InnerSpec, Manifest, OuterSpec

@@ -11,9 +11,9 @@ from tests.support.identities import digest
 from tests.unit.protocol.script import Script
 
 from atoll.job.figures import Figures, RoundFigures, certified_loss, cid_of, known
-from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.losses import loss_bytes
+from atoll.protocol.types import ZERO_DIGEST
 from atoll.protocol.views import JobView
-from atoll.protocol.words import ZERO_DIGEST
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_our_own_count_is_kept_and_believed(script: Script, figures: Figures) ->
     found = known(figures, view)[1]
     assert (found.loss, found.is_disputed) == (5.0, True)
     assert "the committee signed 5.25" in found.text()
-    assert found.to_plain()["computed_here"] is True
+    assert found.to_json_value()["computed_here"] is True
 
 
 def test_a_count_of_another_model_is_not_this_ones(script: Script, figures: Figures) -> None:

@@ -13,15 +13,15 @@ from tests.unit.job.trained import TrainedJob
 from typer.testing import CliRunner
 
 from atoll.cli.job import app
-from atoll.cli.network import Network
+from atoll.cli.network_commands import Network
 from atoll.errors import ConfigError, StorageError
 from atoll.job import certified
-from atoll.job.card import CARD, FACTS, Origin
 from atoll.job.certified import Certified, check_folder
 from atoll.job.client import Client
 from atoll.job.handle import JobHandle
+from atoll.job.model_card import FACTS, MODEL_CARD, Origin
 from atoll.job.script import train_model
-from atoll.protocol.words import JobId
+from atoll.protocol.types import JobId
 from atoll.train import export
 from atoll.train.export import FILES
 
@@ -31,7 +31,7 @@ def full(tmp_path: Path) -> Path:
     """Somebody's model."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text("{}")
-    (tmp_path / "mine" / CARD).write_text("what I found")
+    (tmp_path / "mine" / MODEL_CARD).write_text("what I found")
     return tmp_path / "mine"
 
 
@@ -50,7 +50,7 @@ def test_what_is_empty_or_not_there_or_ours_may_be_written(tmp_path: Path, full:
     (full / FACTS).write_text(json.dumps({"rounds_contract": "0x00", "model_digest": "00"}))
     check_folder(full)
     with pytest.raises(StorageError):
-        check_folder(full / CARD)
+        check_folder(full / MODEL_CARD)
 
 
 async def test_a_folder_that_is_refused_costs_no_work(full: Path) -> None:
@@ -86,8 +86,10 @@ def test_who_was_stopped_amid_the_weights_may_write_there_again(
 ) -> None:
     job, folder = TrainedJob.begin(tmp_path, rounds=1), tmp_path / "model"
     job.round()
-    (past,) = job.script.net.view.settled
-    model = Certified(certified.Cid.from_bytes(past.verdict.cid), past.verdict.state)
+    (settled_round,) = job.script.net.view.settled
+    model = Certified(
+        certified.Cid.from_bytes(settled_round.verdict.cid), settled_round.verdict.state
+    )
     origin = Origin(ledger_of(job.script), job.manifest, 1, ())
 
     def stopped(*_: Any, **__: Any) -> None:
@@ -99,4 +101,4 @@ def test_who_was_stopped_amid_the_weights_may_write_there_again(
             certified.export(job.store, origin, model, folder, merged=False)
     check_folder(folder)
     certified.export(job.store, origin, model, folder, merged=False)
-    assert {path.name for path in folder.iterdir()} == {*FILES, CARD, FACTS}
+    assert {path.name for path in folder.iterdir()} == {*FILES, MODEL_CARD, FACTS}

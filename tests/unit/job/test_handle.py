@@ -22,9 +22,9 @@ from atoll.job.figures import RoundFigures
 from atoll.job.handle import JobHandle
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.job_update import JobUpdate
-from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.losses import loss_bytes
+from atoll.protocol.types import JobId, JobStatus
 from atoll.protocol.views import JobView
-from atoll.protocol.words import JobId, JobStatus
 
 
 class Follower:
@@ -69,8 +69,8 @@ async def test_what_strangers_put_in_a_cids_place_is_told(tmp_path: Path) -> Non
     handle = handle_of(1, Follower(**{"1": replace(view, spec_cid=b"\x00")}))
     with pytest.raises(ProtocolError, match="names no manifest: 00 is no CID"):
         await handle.manifest()
-    past = view.settled[0]
-    nowhere = replace(past, verdict=replace(past.verdict, cid=b"\x1b"))
+    settled_round = view.settled[0]
+    nowhere = replace(settled_round, verdict=replace(settled_round.verdict, cid=b"\x1b"))
     handle = handle_of(1, Follower(**{"1": replace(view, settled=(nowhere,))}))
     with pytest.raises(ProtocolError, match="names no model: 1b is no CID"):
         await handle.checkpoint(tmp_path / "model")
@@ -117,7 +117,7 @@ def test_a_job_that_is_not_there_is_not_watched(monkeypatch: pytest.MonkeyPatch)
     async def opened(_network: object) -> AsyncIterator[SimpleNamespace]:
         yield SimpleNamespace(attach=lambda job: handle_of(job, Follower()))
 
-    monkeypatch.setattr("atoll.cli.network.Network.open", opened)
+    monkeypatch.setattr("atoll.cli.network_commands.Network.open", opened)
     done = CliRunner().invoke(app, ["watch", "99"])
     assert isinstance(done.exception, ChainError)
 

@@ -6,12 +6,12 @@ from tests.support.identities import address, digest
 from tests.support.manifests import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.job.holdings import Found, Share, holdings
+from atoll.job.holdings import HeldByContracts, Share, holdings
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import bond_set
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome
-from atoll.protocol.words import (
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.games.moves import Claim
+from atoll.protocol.types import (
     TOKEN,
     ZERO_DIGEST,
     Address,
@@ -30,21 +30,21 @@ def test_a_game_won_is_a_share_in_the_winners_stake() -> None:
     net.emit(ev.Deposited(liar.account, Role.PROVIDER, 10 * TOKEN))
     fault, parts = digest("fault"), (10 * TOKEN, WATCHER, 3 * TOKEN, 7 * TOKEN)
     net.emit(ev.Slashed(liar.account, Role.PROVIDER, fault, *parts))
-    net.fall(Role.PROVIDER, liar.id, WATCHER)
+    net.slash(Role.PROVIDER, liar.id, WATCHER)
     events = [event for event, _ in net.log]
     won, lost = holdings(events, WATCHER), holdings(events, liar.account)
     assert won.shares == (Share(liar.account, net.job, 3 * TOKEN),)
     assert (won.won, won.staked) == (3 * TOKEN, 3 * TOKEN)
-    assert list(won.faults(Found(3 * TOKEN, {WATCHER: 0}, 0))) == []
-    assert (lost.shares, lost.cut, lost.staked) == ((), 10 * TOKEN, 0)
-    assert list(won.faults(Found(0, {WATCHER: 5}, 7))) == [
+    assert list(won.faults(HeldByContracts(3 * TOKEN, {WATCHER: 0}, 0))) == []
+    assert (lost.shares, lost.slashed, lost.staked) == ((), 10 * TOKEN, 0)
+    assert list(won.faults(HeldByContracts(0, {WATCHER: 5}, 7))) == [
         f"0 wei are staked, and {3 * TOKEN} by the events",
         "7 wei are kept, and 0 by the events",
         f"5 wei are owed by games to {WATCHER}, and 0 by the events",
     ]
 
 
-def test_a_cut_without_a_winner_is_nobodys_share() -> None:
+def test_a_penalty_without_a_winner_is_nobodys_share() -> None:
     cutter, other = VERIFIERS[0], PROVIDERS[0]
     nobody = Address("0x" + "00" * 20)
     events: list[ev.ContractEvent] = [
@@ -54,7 +54,7 @@ def test_a_cut_without_a_winner_is_nobodys_share() -> None:
         ev.BondReturned(cutter, 7),
     ]
     has = holdings(events, cutter)
-    assert (has.staked, has.cut, has.returned, has.shares) == (2 * TOKEN, TOKEN, 7, ())
+    assert (has.staked, has.slashed, has.returned, has.shares) == (2 * TOKEN, TOKEN, 7, ())
     assert holdings(events, other).staked == 0
 
 
@@ -66,14 +66,14 @@ def game(id: int, challenger: Address, bond: int) -> ev.Challenged:
     claim = Claim(
         holder=HOLDER,
         set=bond_set(JobId(7), Role.PROVIDER, HolderId(2)),
-        place=ZERO_DIGEST,
+        position=ZERO_DIGEST,
         program=ZERO_DIGEST,
-        is_link=False,
+        is_update_proof=False,
         seat=SeatIndex(1),
         round=RoundIndex(0),
         segment=0,
         data_seed=ZERO_DIGEST,
-        opening=ZERO_DIGEST,
+        initial_state=ZERO_DIGEST,
     )
     return ev.Challenged(id, HOLDER, challenger, bond, claim, b"")
 
@@ -81,9 +81,9 @@ def game(id: int, challenger: Address, bond: int) -> ev.Challenged:
 def test_a_games_bond_is_told_until_games_have_sent_it() -> None:
     events: list[ev.ContractEvent] = [
         game(1, WATCHER, 9), game(2, WATCHER, 20), game(3, WATCHER, 40), game(4, WATCHER, 80),
-        ev.Ended(1, Outcome.CHALLENGER_FELL), ev.Ended(4, Outcome.SENT_HOME),
+        ev.Ended(1, Outcome.CHALLENGER_LOST), ev.Ended(4, Outcome.SENT_HOME),
         ev.OwnerProposed(HOLDER, OWNER), ev.OwnerAccepted(HOLDER, OWNER),
-        ev.Ended(2, Outcome.CHALLENGER_FELL),
+        ev.Ended(2, Outcome.CHALLENGER_LOST),
     ]  # fmt: skip
     mine, holders = holdings(events, WATCHER), holdings(events, HOLDER, [OWNER])
     assert [(g.id, g.job, g.lost, g.home, g.at_stake) for g in mine.games] == [
@@ -92,7 +92,7 @@ def test_a_games_bond_is_told_until_games_have_sent_it() -> None:
     assert (mine.bonds, mine.gained, mine.owed) == (149, 0, {WATCHER: 80})
     assert (holders.bonds, holders.gained) == (0, 4 + 10)
     assert holders.owed == {HOLDER: 4, OWNER: 10}  # to whom it was paid for when the game ended
-    events += [ev.Ended(3, Outcome.HOLDER_FELL), ev.BondReturned(WATCHER, 120)]
+    events += [ev.Ended(3, Outcome.HOLDER_LOST), ev.BondReturned(WATCHER, 120)]
     events += [ev.BondReturned(OWNER, 10), ev.BondReturned(OWNER, 0)]
     mine, holders = holdings(events, WATCHER), holdings(events, HOLDER, [OWNER])
     assert (mine.owed, mine.returned) == ({WATCHER: 0}, 120)

@@ -32,8 +32,8 @@ from atoll.job.ledger.round_rows import round_rows
 from atoll.job.ledger.seat_rows import STATES
 from atoll.job.signs import Signs
 from atoll.protocol import events as ev
-from atoll.protocol.held_out import loss_bytes, loss_of
-from atoll.protocol.words import Role
+from atoll.protocol.losses import loss_bytes, loss_of
+from atoll.protocol.types import Role
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +127,12 @@ def test_what_can_be_claimed_stands_until_it_is() -> None:
 
 
 def test_what_bonds_lost_is_told_with_the_reason(ended: Script, told: dict[str, Any]) -> None:
-    cuts = [e for e, _ in ended.net.log if isinstance(e, ev.Missed | ev.Fell)]
-    wei = [e.cut if isinstance(e, ev.Missed) else e.slashed for e in cuts]
+    penalties = [e for e, _ in ended.net.log if isinstance(e, ev.Missed | ev.HolderSlashed)]
+    wei = [e.penalty if isinstance(e, ev.Missed) else e.slashed for e in penalties]
     assert [int(loss["wei"]) for loss in told["losses"]] == wei
-    assert [loss["slashed"] for loss in told["losses"]] == [isinstance(e, ev.Fell) for e in cuts]
+    assert [loss["slashed"] for loss in told["losses"]] == [
+        isinstance(e, ev.HolderSlashed) for e in penalties
+    ]
     lost = {m["name"]: int(m["slashed_wei"]) for m in told["members"]}
     assert lost[f"provider {LIAR}"] == ended.net.terms.provider_bond
     assert "missing commit" in next(x["for"] for x in told["losses"] if x["name"] == "provider 2")
@@ -172,7 +174,7 @@ def test_deadlines_are_those_of_the_clock_the_next_one_first() -> None:
 def test_where_the_job_stands_is_its_snapshot(ended: Script, told: dict[str, Any]) -> None:
     job, snapshot = told["job"], JobSnapshot.of(ended.net.view, ended.net.now)
     assert (job["status"], job["phase"]) == ("done", "closed")
-    assert job.items() >= snapshot.to_plain().items()
+    assert job.items() >= snapshot.to_json_value().items()
     assert (job["settled_rounds"], job["is_final"]) == (2, True)
     assert (job["seats"], job["model_digest"]) == (4, ended.net.view.model.hex())
 
@@ -192,11 +194,11 @@ def test_a_finished_jobs_grid(ended: Script, told: dict[str, Any]) -> None:
     ]
     assert state_of(told, 0, LIAR) == "slashed"
     text = told["grid"]["rows"][0][LIAR]["text"]
-    assert "Game 1 about it: holder fell." in text and "Not paid." in text
+    assert "Game 1 about it: holder lost." in text and "Not paid." in text
     assert "did not commit in time" in told["grid"]["rows"][1][2]["text"]
 
 
-def not_had(script: Script) -> None:
+def unavailable(script: Script) -> None:
     script.train()
     script.say(has=0b1110)
     script.net.wait(1)
@@ -245,11 +247,11 @@ def stopped(script: Script) -> None:
 @pytest.mark.parametrize(
     ("what", "state", "sentence"),
     [
-        (not_had, "unavailable", "Only 0 of 4 members had its update. Not paid."),
+        (unavailable, "unavailable", "Only 0 of 4 members had its update. Not paid."),
         (in_vain, "partial", "too short to be merged. Nothing was merged, so it earns nothing."),
         (excluded, "excluded", "excluded from the merge: it stood out among the updates. Drawn"),
         (unrevealed, "missed", "did not reveal in time. Not paid."),
-        (stopped, "stopped", "stopped: it disagreed, or fell. Not paid."),
+        (stopped, "stopped", "stopped: it disagreed, or was slashed. Not paid."),
     ],
 )
 def test_what_becomes_of_one_seat(
@@ -265,19 +267,19 @@ def test_what_becomes_of_one_seat(
     assert others <= {"paid", "drawn"}
 
 
-def test_an_open_accusation_is_seen_before_anybody_fell() -> None:
+def test_an_open_accusation_is_seen_before_anybody_is_slashed() -> None:
     script = Script.ready(make_terms(rounds=1))
     round = script.honest_round()
     for id in script.auditors(round):
-        differs = {LIAR: 2} if LIAR in script.net.duties(round, id) else None
-        script.audit_report(round, id, script.body(round, id, differs))
+        mismatch = {LIAR: 2} if LIAR in script.net.duties(round, id) else None
+        script.audit_report(round, id, script.body(round, id, mismatch))
     assert state_of(document_of(script), 0, LIAR) == "drawn"
     script.net.wait_until(script.net.settled[round].ends["audit"])
     for id in script.auditors(round):
         script.open(round, id)
     document = document_of(script)
     assert [state_of(document, 0, seat) for seat in range(4)] == [*["valid"] * 3, "mismatch"]
-    assert "segment 2 differs" in document["grid"]["rows"][0][LIAR]["text"]
+    assert "segment 2 has a mismatch" in document["grid"]["rows"][0][LIAR]["text"]
     play(script, 1, VERIFIERS[0], ends=False)
     (game,) = document_of(script)["games"]
     assert (game["outcome"], len(game["moves"])) == ("open", 4)
@@ -372,19 +374,19 @@ def test_a_loss_that_is_no_number_is_none(ended: Script) -> None:
     assert document_of(ended, figures=figures)["curve"][2]["own"] is None
 
 
-def test_rounds_of_which_too_many_fell_are_told() -> None:
+def test_rounds_of_which_too_many_were_slashed_are_told() -> None:
     script = Script.ready()
     script.honest_round()
     assert document_of(script)["unsafe"]["rounds"] == []
     for seat in (0, 1):
-        script.net.fall(Role.PROVIDER, script.net.at(Role.PROVIDER, seat, 0).id, WATCHER, 0)
+        script.net.slash(Role.PROVIDER, script.net.at(Role.PROVIDER, seat, 0).id, WATCHER, 0)
     document = document_of(script)
     assert document["unsafe"] == {"rounds": [0], "safe_before": 0, "safe_digest": None}
 
 
 def test_what_speaks_against_the_models_is_told(ended: Script) -> None:
     told = document_of(ended)["signs"]
-    assert told == Signs.of(ended.net.view).to_plain()
+    assert told == Signs.of(ended.net.view).to_json_value()
     assert told["tainted"] == [{"round": 0, "seats": [LIAR]}, {"round": 1, "seats": [LIAR]}]
     assert any("tainted" in line for line in told["lines"])
 
@@ -407,14 +409,14 @@ def test_a_game_is_told_move_by_move(ended: Script, told: dict[str, Any]) -> Non
     assert [m["is_move"] for m in game["moves"]] == [False, False, True, True, False]
     assert (game["seat"], game["round"], game["segment"]) == (LIAR, 0, 2)
     assert (game["holder"], game["challenger"]) == (f"provider {LIAR}", "verifier 0")
-    assert game["outcome"] == "holder fell"
+    assert game["outcome"] == "holder lost"
 
 
 def test_a_game_says_by_which_round_it_came() -> None:
-    for via, said in ((0, "Game 1 about it: "), (1, "Game 1 about it via round 1: ")):
-        document = document_of(finished(via))
+    for through_round, said in ((0, "Game 1 about it: "), (1, "Game 1 about it through round 1: ")):
+        document = document_of(finished(through_round))
         (game,) = document["games"]
-        assert (game["round"], game["via"]) == (0, via)
+        assert (game["round"], game["through_round"]) == (0, through_round)
         assert said in json.dumps(document["grid"]["rows"][0][LIAR])
 
 

@@ -10,7 +10,7 @@ from tests.unit.dashboard.jobs import ledger_of
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import events as ev
-from atoll.protocol.words import Bitmap, Role, RoundIndex, SeatIndex
+from atoll.protocol.types import Bitmap, Role, RoundIndex, SeatIndex
 
 
 def claim_all(script: Script) -> None:
@@ -47,11 +47,11 @@ def test_everybody_is_paid_for_what_it_did(audited: Script) -> None:
     assert ledger.sums.balance == net.funded - net.claimed
 
 
-def test_what_a_fall_and_a_missing_key_took_is_burnt(audited: Script) -> None:
+def test_what_a_slash_and_a_missing_key_took_is_burnt(audited: Script) -> None:
     script = Script.ready(make_terms(rounds=1))
     net, round = script.net, script.honest_round()
     script.keyless(round, 3)
-    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, WATCHER)
+    net.slash(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, WATCHER)
     net.wait_until(net.settled[round].ends["window"])
     claim_all(script)
     net.burn(1)
@@ -126,7 +126,7 @@ def test_burning_what_a_leak_keeps_is_a_fault() -> None:
     assert fault.startswith(f"before round 1 is burnt {whole} wei")
 
 
-def test_an_accusation_whose_seat_fell_is_credited_its_fee() -> None:
+def test_an_accusation_whose_seat_was_slashed_is_credited_its_fee() -> None:
     script = Script.ready(make_terms(rounds=1))
     net, round = script.net, script.honest_round()
     accuser = next(id for id in script.auditors(round) if net.duties(round, id))
@@ -134,7 +134,7 @@ def test_an_accusation_whose_seat_fell_is_credited_its_fee() -> None:
     script.audit_report(round, accuser, script.body(round, accuser, {seat: 2}))
     net.wait_until(net.settled[round].ends["audit"])
     script.open(round, accuser)
-    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, seat, round).id, WATCHER)
+    net.slash(Role.PROVIDER, net.at(Role.PROVIDER, seat, round).id, WATCHER)
     net.prove(round, accuser, seat)
     author = net.member(Role.VERIFIER, accuser).account
     assert ledger_of(script).faults == []

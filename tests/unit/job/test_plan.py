@@ -11,13 +11,13 @@ from tests.support.jobs import PLAIN
 from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 
 from atoll.errors import ConfigError, ManifestError
-from atoll.job.draft import Draft, Found, write_draft
+from atoll.job.draft import Draft, PreparedParts, write_draft
 from atoll.job.incentives import BOND_MARGIN, COLLUDING, Incentives
 from atoll.job.plan import (
     CLOCK,
     DAY,
     FEE_MARGIN,
-    Floors,
+    BondFloors,
     Pace,
     complete,
     drawn_seats,
@@ -30,7 +30,7 @@ from atoll.job.spec import JobSpec
 from atoll.protocol.certificates import is_enough
 from atoll.protocol.pay import budget
 from atoll.protocol.terms import check_terms
-from atoll.protocol.words import TOKEN
+from atoll.protocol.types import TOKEN
 from atoll.service.pace import EVALUATED_PART
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
@@ -129,13 +129,13 @@ def test_a_budget_that_is_too_small_is_refused_with_numbers(changes: dict[str, o
 
 async def test_a_written_price_above_the_budget_is_refused() -> None:
     price = cost(PLAIN)
-    found = Found(DATA, None, NUMERICS)
+    found = PreparedParts(DATA, None, NUMERICS)
     enough = PLAIN.but({"money.budget": price})
-    draft = await write_draft("", enough, found, NOW, Floors(), ask=None)
+    draft = await write_draft("", enough, found, NOW, BondFloors(), ask=None)
     assert budget(draft.manifest.terms) == price
     short = PLAIN.but({"money.budget": price - 1})
     with pytest.raises(ConfigError, match=r"money\.budget is .* money\.price_per_token") as caught:
-        await write_draft("", short, found, NOW, Floors(), ask=None)
+        await write_draft("", short, found, NOW, BondFloors(), ask=None)
     assert "money.budget" in caught.value.next_step
 
 
@@ -150,7 +150,7 @@ def test_a_fee_pays_for_a_replay_and_half_as_much_again() -> None:
 @pytest.mark.parametrize("winner", [0, 3000])
 def test_a_false_round_costs_more_than_nine_rounds_pay(share: str, winner: int) -> None:
     """While a third of the pool looks away, and where the winner is the cheat's other account."""
-    spec, _ = complete(NANO.but({"audit.share": share}), PACE, Floors(winner_share_bps=winner))
+    spec, _ = complete(NANO.but({"audit.share": share}), PACE, BondFloors(winner_share_bps=winner))
     terms = spec.resolve(DATA, None, NUMERICS, NOW).terms
     deters, pay = Incentives.of(terms, winner), terms.segments * terms.segment_pay
     cap = Fraction(-(-terms.min_verifiers // 2), terms.seats)
@@ -171,7 +171,7 @@ def test_a_large_share_deters_no_more_than_half_of_the_pool_can_replay() -> None
 
 
 def test_bonds_are_at_least_the_network_s() -> None:
-    spec, _ = complete(NANO, PACE, Floors(10**24, 10**25))
+    spec, _ = complete(NANO, PACE, BondFloors(10**24, 10**25))
     assert (spec.money.provider_bond, spec.money.verifier_bond) == (10**24, 10**25)
 
 
@@ -278,7 +278,7 @@ def test_a_window_or_a_lifetime_that_this_machine_does_not_keep_is_said() -> Non
 def test_who_can_keep_a_small_committee_from_signing_is_trusted_to_be_there() -> None:
     for members in range(1, 33):
         is_said = f"it can begin with {members} of" in warnings_of(
-            {"members.places": 32, "members.min_verifiers": members}
+            {"members.slots": 32, "members.min_verifiers": members}
         )
         assert is_said != is_enough(members - 2, members)
 
@@ -306,7 +306,7 @@ def test_who_audits_a_seat_again_goes_on_from_there(reset_period: int, verifiers
 
 def test_verifiers_that_fall_behind_from_round_to_round_are_said() -> None:
     """32 seats of 2.5 s each are more than a round of 67 s has for one who replays all of them."""
-    many = {"members.seats": 32, "members.places": 40, "rounds": 10_000}
+    many = {"members.seats": 32, "members.slots": 40, "rounds": 10_000}
     steps = many | {"method.name": "demo"}
     assert "fewer than 10 verifiers fall behind" in warnings_of(steps)
     assert "fall behind" in warnings_of(steps | {"members.min_verifiers": 11})  # a shorter window
@@ -323,7 +323,7 @@ def test_bonds_that_deter_nobody_are_said() -> None:
     weak = {"money.provider_bond": (spec.money.provider_bond or 0) // 1000}
     assert "leaving out a round's work saves up to" in warnings_of(weak)
     manifest = spec.resolve(DATA, None, NUMERICS, NOW)
-    draft = Draft("key", spec, manifest, (), PACE, floors=Floors(winner_share_bps=10_000))
+    draft = Draft("key", spec, manifest, (), PACE, floors=BondFloors(winner_share_bps=10_000))
     look = quote(draft, PACE, 1)
     assert look.deterred_wei < 0 == look.cheat_cost_wei  # who wins takes all, and may be the cheat
     assert "\ndeters" not in report(draft, look)
@@ -339,7 +339,7 @@ def test_a_report_says_what_bonds_deter_and_what_permanent_cheats_pay() -> None:
 
 
 def test_a_quote_says_whom_so_few_members_trust() -> None:
-    many = {"members.seats": 16, "members.places": 20, "members.min_verifiers": 6}
+    many = {"members.seats": 16, "members.slots": 20, "members.min_verifiers": 6}
     assert warnings_of(many) == ""
     assert "one seat can move the model" in warnings_of(many | {"members.seats": 3})
     assert "one seat can move the model" in warnings_of(many | {"method.codec": "fp32"})

@@ -20,8 +20,8 @@ from atoll.job.ledger.text import round_line
 from atoll.job.signs import Signs
 from atoll.protocol import events as ev
 from atoll.protocol.rounds import apply
+from atoll.protocol.types import HolderId, Role, RoundIndex, SeatIndex, bits
 from atoll.protocol.views import JobView
-from atoll.protocol.words import HolderId, Role, RoundIndex, SeatIndex, bits
 
 
 @pytest.fixture
@@ -72,15 +72,15 @@ def test_a_settled_round_goes_through_its_windows_until_it_is_final() -> None:
     script.say(has=0b0111)
     script.net.wait(1)
     script.settle(excluded={1})
-    past, now = script.net.view.settled[0], script.net.now
+    settled_round, now = script.net.view.settled[0], script.net.now
     told_then = rows(script, now)
     assert len(told_then) == 2  # the next one trains already
     settled = told_then[0]
     assert (settled["available"], settled["excluded"], settled["merged"]) == ([0, 1, 2], [1], 2)
-    assert (settled["drawn"], settled["valid"]) == (bits(past.drawn), [])
+    assert (settled["drawn"], settled["valid"]) == (bits(settled_round.drawn), [])
     assert settled["paid"] == [0, 1, 2]
-    assert settled["model_digest"] == past.verdict.state.hex()
-    clock = past.clock
+    assert settled["model_digest"] == settled_round.verdict.state.hex()
+    clock = settled_round.clock
     ends = (clock.audit_end, clock.open_end, clock.keys_end, clock.window_end)
     names = ("audit", "open", "keys", "window")
     for name, end in zip(names, ends, strict=True):
@@ -102,19 +102,19 @@ def test_what_was_audited_is_told_by_seat_and_costs_its_fees() -> None:
     assert after["cost_wei"] == str(cost + len(after["drawn"]) * terms.duty_fee)
     row = round_line(after, script.net.now)
     drawn = ", ".join(map(str, after["drawn"]))
-    assert row["audited"] == f"{drawn}: {drawn} fine"
+    assert row["audited"] == f"{drawn}: {drawn} valid"
 
 
-def test_a_seat_that_differs_is_not_told_to_be_fine() -> None:
+def test_a_seat_with_a_mismatch_is_not_told_to_be_valid() -> None:
     script = Script.ready(make_terms(rounds=1))
     round = script.honest_round()
-    past = script.net.view.settled[round]
+    settled_round = script.net.view.settled[round]
     first, *others = script.auditors(round)
     seat = script.net.view.settled[round].duties_of(HolderId(first))[0]
     script.audit_report(round, first, script.body(round, first, {seat: 3}))
     for id in others:
         script.audit_report(round, id)
-    script.net.wait_until(past.clock.audit_end)
+    script.net.wait_until(settled_round.clock.audit_end)
     for id in script.auditors(round):
         script.open(round, id)
     (settled,) = rows(script)
@@ -122,7 +122,7 @@ def test_a_seat_that_differs_is_not_told_to_be_fine() -> None:
     assert settled["valid"] == [drawn for drawn in settled["drawn"] if drawn != seat]
 
 
-def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
+def test_slashes_are_told_with_the_rounds_that_they_make_unsafe() -> None:
     script = Script.ready()
     script.honest_round()
     view, block = script.net.view, script.net.block
@@ -130,12 +130,12 @@ def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
     texts = []
     assert safe_round(view) is None
     for seat in sorted(holders)[:2]:
-        fell = ev.Fell(view.job_id, PROVIDERS[seat], WATCHER, Role.PROVIDER, holders[seat],
-                       RoundIndex(0), 10)  # fmt: skip
-        view = apply(view, fell, block)
-        texts.append(update_text(fell, view))
+        whose = (Role.PROVIDER, holders[seat], RoundIndex(0), 10)
+        slashed = ev.HolderSlashed(view.job_id, PROVIDERS[seat], WATCHER, *whose)
+        view = apply(view, slashed, block)
+        texts.append(update_text(slashed, view))
     assert texts[0] is not None and "borne" not in texts[0]
-    assert texts[1] is not None and texts[1].endswith("more fell than is borne in rounds 0")
+    assert texts[1] is not None and texts[1].endswith("more were slashed than is borne in rounds 0")
     settled = rows(script, view=view)[0]
     assert (settled["slashed"], settled["is_unsafe"]) == ([0, 1], True)
     assert settled["paid"] == [2, 3]
@@ -144,19 +144,21 @@ def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
     assert "unsafe" in str(round_line(settled, script.net.now)["phase"])
 
 
-def test_a_fall_is_told_with_the_rounds_that_it_taints() -> None:
+def test_a_slash_is_told_with_the_rounds_that_it_taints() -> None:
     script = finished()
     texts = [update_text(event, script.net.view) for event, _ in script.net.log]
-    (fall,) = (text for text in texts if text is not None and " falls and loses " in text)
-    assert fall.endswith("; tainted by work that was found false: rounds 0, 1")
+    (slash,) = (text for text in texts if text is not None and " is slashed and loses " in text)
+    assert slash.endswith("; tainted by work that was found false: rounds 0, 1")
     net = script.net
-    net.fall(Role.VERIFIER, net.at(Role.VERIFIER, 1, 0).id, WATCHER)
+    net.slash(Role.VERIFIER, net.at(Role.VERIFIER, 1, 0).id, WATCHER)
     text = update_text(net.log[-1][0], net.view)
-    assert text is not None and "falls" in text and "tainted" not in text
+    assert text is not None and "slashes" in text and "tainted" not in text
 
 
-def test_a_settlement_of_what_a_seat_sent_that_fell_meanwhile_is_told_to_be_tainted() -> None:
-    """It fell too late to be kept out of the merge."""
+def test_a_settlement_of_what_a_seat_sent_that_was_slashed_meanwhile_is_told_to_be_tainted() -> (
+    None
+):
+    """It was slashed too late to be kept out of the merge."""
     script = Script.ready()
     script.honest_round()
     script.train()
@@ -192,9 +194,9 @@ def test_a_job_goes_on_from_before_its_first_unsafe_round() -> None:
     view, block = script.net.view, script.net.block
     for seat in (0, 1):
         holder = view.settled[1].seats[SeatIndex(seat)]
-        fell = ev.Fell(view.job_id, PROVIDERS[seat], WATCHER, Role.PROVIDER, holder,
+        slashed = ev.HolderSlashed(view.job_id, PROVIDERS[seat], WATCHER, Role.PROVIDER, holder,
                        RoundIndex(1), 10)  # fmt: skip
-        view = apply(view, fell, block)
+        view = apply(view, slashed, block)
     assert safe_round(view) == 0
 
 
@@ -204,8 +206,8 @@ def test_a_settlement_is_told_with_who_is_audited() -> None:
     event = next(e for e, _ in script.net.log if isinstance(e, ev.Settled))
     view = script.net.view
     for drawn, said in ((0, "no seat is"), (2, "seat 1 is"), (6, "seats 1, 2 are")):
-        past = replace(view.settled[0], drawn=drawn)
-        text = update_text(event, replace(view, settled=(past,)))
+        settled_round = replace(view.settled[0], drawn=drawn)
+        text = update_text(event, replace(view, settled=(settled_round,)))
         assert text is not None and text.endswith(f"; {said} audited")
     assert update_text(replace(event, job_id=event.job_id + 1), script.net.view) is None  # type: ignore[arg-type]
 
@@ -213,12 +215,12 @@ def test_a_settlement_is_told_with_who_is_audited() -> None:
 def test_who_comes_is_told_with_what_a_job_that_waits_still_lacks() -> None:
     net = Network(make_terms(seats=4, min_providers=2, f=1, min_verifiers=1))
     for seat in range(2):
-        net.sit(PROVIDERS[seat], seat)
+        net.join(PROVIDERS[seat], seat)
     net.leave_seat(PROVIDERS[1])
     net.enrol(VERIFIERS[0], 0, net.terms.verifier_bond)
     net.say_ready(VERIFIERS[0])
     for seat in range(1, 3):
-        net.sit(PROVIDERS[seat + 1], seat)
+        net.join(PROVIDERS[seat + 1], seat)
     view, ends = JobView.of(net.domain, net.job), []
     for event, block in net.log:
         view = apply(view, event, block)
@@ -230,7 +232,7 @@ def test_who_comes_is_told_with_what_a_job_that_waits_still_lacks() -> None:
 
 
 def test_more_verifiers_than_are_needed_are_not_counted_of_them() -> None:
-    waits = JobSnapshot.of(Script.ready(seats=2, places=3).net.view)
+    waits = JobSnapshot.of(Script.ready(seats=2, slots=3).net.view)
     many = replace(waits, providers=1, enough_providers=3, ready=3, enough_ready=1)
     assert many.lacking == "1 of 3 seats are held, 3 verifiers are ready"
 
@@ -238,7 +240,7 @@ def test_more_verifiers_than_are_needed_are_not_counted_of_them() -> None:
 def test_a_round_that_runs_is_not_waited_for() -> None:
     script = Script.ready(seats=3)
     script.net.advance()
-    script.net.sit(PROVIDERS[3], 3)
+    script.net.join(PROVIDERS[3], 3)
     text = update_text(script.net.log[-1][0], script.net.view)
     assert text is not None and "so far" not in text
     assert JobSnapshot.of(script.net.view).lacking == ""
@@ -246,9 +248,9 @@ def test_a_round_that_runs_is_not_waited_for() -> None:
 
 def test_seats_are_told_with_who_trained_and_what_it_is_paid(two_rounds: Script) -> None:
     net = two_rounds.net
-    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, VERIFIERS[0], 1)
+    net.slash(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, VERIFIERS[0], 1)
     first, second = (SeatRows(ledger_of(two_rounds), str).of(round) for round in (0, 1))
-    # Both windows are open: a fall takes the pay of every round that is not FINAL.
+    # Both windows are open: a slash takes the pay of every round that is not FINAL.
     pay = net.terms.segments * net.terms.segment_pay
     assert [seat.paid_wei for seat in first] == [pay, pay, 0, pay]
     assert [seat.account for seat in second] == PROVIDERS[:4]

@@ -14,16 +14,16 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from atoll.job.signs import RoundSigns, Signs, found_false, listed, merged_seats
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import bond_set
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome
-from atoll.protocol.held_out import loss_bytes
-from atoll.protocol.words import (
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.games.moves import Claim
+from atoll.protocol.losses import loss_bytes
+from atoll.protocol.types import (
     ZERO_DIGEST,
     Bitmap,
     Digest,
     HolderId,
     JobId,
-    Miss,
+    MissedDuty,
     Role,
     RoundIndex,
     SeatIndex,
@@ -45,19 +45,19 @@ def lose(script: Script, seat: int, round: int, role: Role = Role.PROVIDER) -> N
     claim = Claim(
         holder=holder.account,
         set=bond_set(net.job, role, HolderId(holder.id)),
-        place=Digest(bytes(28) + round.to_bytes(4, "big")),
+        position=Digest(bytes(28) + round.to_bytes(4, "big")),
         program=ZERO_DIGEST,
-        is_link=False,
+        is_update_proof=False,
         seat=seat,
         round=round,
         segment=2,
         data_seed=net.seed,
-        opening=net.seed,
+        initial_state=net.seed,
     )
     net.emit(ev.Challenged(game, holder.account, WATCHER, 10**19, claim, b""))
     net.emit(ev.Began(game, holder.account))
-    net.emit(ev.Ended(game, Outcome.HOLDER_FELL))
-    net.fall(role, holder.id, WATCHER, round)
+    net.emit(ev.Ended(game, Outcome.HOLDER_LOST))
+    net.slash(role, holder.id, WATCHER, round)
 
 
 def losses(*values: float) -> list[bytes | None]:
@@ -67,10 +67,10 @@ def losses(*values: float) -> list[bytes | None]:
 # --- tainted ---
 
 
-def test_where_nobody_fell_nothing_is_tainted() -> None:
+def test_where_nobody_was_slashed_nothing_is_tainted() -> None:
     signs = Signs.of(rounds(3).net.view)
     assert (signs.tainted, signs.clean_before, signs.lines()) == ([], 3, [])
-    assert signs.to_plain()["clean"] is None
+    assert signs.to_json_value()["clean"] is None
 
 
 def test_who_lost_a_game_taints_every_round_that_merged_it_final_ones_too() -> None:
@@ -81,7 +81,7 @@ def test_who_lost_a_game_taints_every_round_that_merged_it_final_ones_too() -> N
     script.honest_round()
     lose(script, 2, 1)
     view = script.net.view
-    (holder,) = (held for held in view.providers.values() if held.has_fallen)
+    (holder,) = (held for held in view.providers.values() if held.is_slashed)
     assert holder.lost_from == 1  # the first round is FINAL, and paid
     signs = Signs.of(view)
     assert signs.tainted == [0, 1, 2]
@@ -93,29 +93,31 @@ def test_who_lost_a_game_taints_every_round_that_merged_it_final_ones_too() -> N
 def test_the_last_clean_model_is_the_one_before_it_was_first_merged() -> None:
     script = Script.ready(make_terms(rounds=5), seats=3)
     script.honest_round()
-    script.net.sit(PROVIDERS[3], 3)
+    script.net.join(PROVIDERS[3], 3)
     for _ in range(2):
         script.honest_round()
     assert 3 not in script.net.view.settled[0].seats
-    first = min(past.round for past in script.net.view.settled if 3 in past.seats)
+    first = min(
+        settled_round.round for settled_round in script.net.view.settled if 3 in settled_round.seats
+    )
     lose(script, 3, 2)
     view = script.net.view
     signs = Signs.of(view)
     assert signs.tainted == list(range(first, 3))
     model = view.settled[first - 1].verdict.state
     assert (signs.clean_before, signs.clean_model) == (first, model)
-    assert signs.to_plain()["clean"] == {"before": first, "digest": model.hex()}
+    assert signs.to_json_value()["clean"] == {"before": first, "digest": model.hex()}
     assert f"that after round {first - 1}, {model.hex()}" in signs.lines()[1]
     assert f"`atoll job result {view.job_id} DIR --clean`" in signs.lines()[1]
 
 
 def test_a_game_about_an_earlier_round_taints_later_ones() -> None:
-    view = finished(via=1).net.view
+    view = finished(through_round=1).net.view
     signs = Signs.of(view)
     assert [(item.round, item.tainted) for item in signs.rounds] == [(0, 8), (1, 8)]
 
 
-def test_two_that_fall_are_both_named() -> None:
+def test_two_that_are_slashed_are_both_named() -> None:
     script = rounds(2)
     lose(script, 0, 1)
     lose(script, 3, 0)
@@ -124,11 +126,11 @@ def test_two_that_fall_are_both_named() -> None:
     assert signs.lines()[0].startswith("rounds 0, 1 are tainted: what seats 0, 3 sent was merged")
 
 
-def test_a_fall_for_a_key_that_nobody_asked_about_taints_nothing() -> None:
+def test_a_slash_for_a_key_that_nobody_asked_about_taints_nothing() -> None:
     script = rounds(2)
     holder = script.net.at(Role.PROVIDER, 1, 0)
-    script.net.fall(Role.PROVIDER, holder.id, WATCHER, 0)
-    assert script.net.view.providers[HolderId(holder.id)].has_fallen
+    script.net.slash(Role.PROVIDER, holder.id, WATCHER, 0)
+    assert script.net.view.providers[HolderId(holder.id)].is_slashed
     assert Signs.of(script.net.view).tainted == []
 
 
@@ -138,7 +140,7 @@ def test_who_hides_a_key_to_lose_no_game_taints_all_the_same(is_open: bool) -> N
     script = rounds(1)
     play(script, 1, VERIFIERS[0], ends=False)
     liar = script.net.at(Role.PROVIDER, LIAR, 0)
-    script.net.fall(Role.PROVIDER, liar.id, WATCHER, 0)
+    script.net.slash(Role.PROVIDER, liar.id, WATCHER, 0)
     if not is_open:
         script.net.emit(ev.Ended(1, Outcome.SENT_HOME))
     assert found_false(script.net.view) == {liar.account}
@@ -149,24 +151,24 @@ def test_who_hides_a_key_from_its_accuser_taints_unless_that_one_does_not_play()
     script = Script.ready(make_terms(rounds=1))  # whose seats are all audited
     net, round = script.net, script.honest_round()
     for id in script.auditors(round):
-        differs = {3: 5} if 3 in net.duties(round, id) else None
-        script.audit_report(round, id, script.body(round, id, differs))
+        mismatch = {3: 5} if 3 in net.duties(round, id) else None
+        script.audit_report(round, id, script.body(round, id, mismatch))
     net.wait_until(net.settled[round].ends["audit"])
     for id in script.auditors(round):
         script.open(round, id)
-    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 3, 0).id, VERIFIERS[0], 0)
+    net.slash(Role.PROVIDER, net.at(Role.PROVIDER, 3, 0).id, VERIFIERS[0], 0)
     view = net.view
     assert Signs.of(view).tainted == [0]
-    (past,) = view.settled
-    dropped = frozenset((id, SeatIndex(3)) for id in past.bodies)
-    assert Signs.of(replace(view, settled=(replace(past, dropped=dropped),))).tainted == []
+    (settled_round,) = view.settled
+    dropped = frozenset((id, SeatIndex(3)) for id in settled_round.bodies)
+    assert Signs.of(replace(view, settled=(replace(settled_round, dropped=dropped),))).tainted == []
 
 
-def test_who_won_its_game_and_fell_for_a_key_taints_nothing() -> None:
+def test_who_won_its_game_and_was_slashed_for_a_key_taints_nothing() -> None:
     script = rounds(1)
     play(script, 1, VERIFIERS[0], ends=False)
-    script.net.emit(ev.Ended(1, Outcome.CHALLENGER_FELL))
-    script.net.fall(Role.PROVIDER, script.net.at(Role.PROVIDER, LIAR, 0).id, WATCHER, 0)
+    script.net.emit(ev.Ended(1, Outcome.CHALLENGER_LOST))
+    script.net.slash(Role.PROVIDER, script.net.at(Role.PROVIDER, LIAR, 0).id, WATCHER, 0)
     assert Signs.of(script.net.view).tainted == []
 
 
@@ -175,21 +177,21 @@ def test_a_missed_duty_taints_nothing() -> None:
     net = script.net
     holder = net.at(Role.PROVIDER, 2, 0)
     who = (holder.account, Role.PROVIDER, HolderId(holder.id), RoundIndex(0))
-    net.emit(ev.Missed(net.job, *who, Miss.KEY, 10))
+    net.emit(ev.Missed(net.job, *who, MissedDuty.KEY, 10))
     assert Signs.of(net.view).tainted == []
 
 
-def test_an_auditor_that_falls_for_its_fine_taints_nothing() -> None:
+def test_an_auditor_that_falls_for_its_valid_entry_taints_nothing() -> None:
     script = rounds(1)
     lose(script, 1, 0, Role.VERIFIER)
-    assert any(held.has_fallen for held in script.net.view.verifiers.values())
+    assert any(held.is_slashed for held in script.net.view.verifiers.values())
     assert Signs.of(script.net.view).tainted == []
 
 
 @pytest.mark.parametrize(
     ("has", "out", "merged"),
     [(0b0111, set(), 3), (0b1111, {3}, 3), (0b1111, set(), 0)],
-    ids=["not had", "excluded", "nothing merged"],
+    ids=["not available", "excluded", "nothing merged"],
 )
 def test_who_was_not_merged_taints_nothing(has: int, out: set[int], merged: int) -> None:
     script = Script.ready()
@@ -209,8 +211,8 @@ def test_a_short_seat_was_not_merged() -> None:
     script.say()
     script.net.wait(1)
     script.settle()
-    (past,) = script.net.view.settled
-    assert merged_seats(script.net.view, past) == [0, 1, 2]
+    (settled_round,) = script.net.view.settled
+    assert merged_seats(script.net.view, settled_round) == [0, 1, 2]
     lose(script, 3, 0)
     assert Signs.of(script.net.view).tainted == []
 
@@ -259,7 +261,7 @@ def test_a_loss_that_rose_three_times_running_is_a_sign() -> None:
     assert signs.rising == [(1, 4)]
     assert signs.lines() == ["the held-out loss rose 4 times running, in rounds 1 to 4"]
     assert [bool(item.text()) for item in signs.rounds] == [False, False, False, True, True, False]
-    assert signs.to_plain()["rose"] == [{"from": 1, "to": 4}]
+    assert signs.to_json_value()["rose"] == [{"from": 1, "to": 4}]
 
 
 def test_a_loss_that_is_not_known_or_the_same_ends_a_rise() -> None:

@@ -11,16 +11,16 @@ from tests.support.manifests import unstored_data
 
 from atoll.cli.jobfile import chosen_job
 from atoll.errors import ConfigError, ManifestError
-from atoll.job.document import parse_setting, parse_toml, to_toml
 from atoll.job.groups import duration_text, parse_duration, parse_tokens, tokens_text
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, moment_exponents
 from atoll.job.plan import drawn_seats, priced
 from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
+from atoll.job.toml_files import parse_setting, parse_toml, to_toml
 from atoll.numerics.trace.build.whole import can_be_judged
 from atoll.protocol.manifest import InitSpec, Manifest, NumericsSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS
-from atoll.service.wording import key_paths
+from atoll.service.messages import key_paths
 
 NOW = 1_800_000_000
 DEMO_DIGEST = "e69e64415cdd61241017ff371cf99be3459ecdf6a1d39d3944ce12e5cb9afbfd"

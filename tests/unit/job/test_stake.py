@@ -19,7 +19,7 @@ from atoll.job.stake import (
     unbonds_of,
 )
 from atoll.protocol import events as ev
-from atoll.protocol.words import TOKEN, Address, Role
+from atoll.protocol.types import TOKEN, Address, Role
 
 ME = PROVIDERS[0]
 END = 5_000_000_000
@@ -66,7 +66,7 @@ def test_a_closed_job_gives_its_bonds_back_after_the_last_window() -> None:
     assert bond_of(script).home_at == bond_of(script, VERIFIERS[0]).home_at == over
 
 
-def test_an_uncut_miss_holds_a_bond_until_the_absolute_end() -> None:
+def test_a_penalty_that_is_due_holds_a_bond_until_the_absolute_end() -> None:
     script = Script.ready()
     net = script.net
     net.advance()
@@ -74,7 +74,7 @@ def test_an_uncut_miss_holds_a_bond_until_the_absolute_end() -> None:
         script.commit(seat)
     net.wait_until(net.deadline)
     net.advance()
-    assert bond_of(script).text == "seat 0: its miss of round 0 is not cut yet"
+    assert bond_of(script).text == "seat 0: its penalty for round 0 is not taken yet"
     net.wait_until(END)
     bond = bond_of(script)
     assert (bond.home_at, bond.text) == (END, "no lock of the job holds any more")

@@ -14,7 +14,7 @@ from atoll.job.ledger.entries import Line, State
 from atoll.job.ledger.ledger import Ledger
 from atoll.job.ledger.statements import Statement, jobs_of, statement
 from atoll.protocol.pay import claimable
-from atoll.protocol.words import Address, HolderId, Role, SeatIndex
+from atoll.protocol.types import Address, HolderId, Role, SeatIndex
 
 EVERYBODY = [*PROVIDERS[:4], *VERIFIERS[:4], WATCHER]
 
@@ -71,18 +71,18 @@ def test_a_verifier_is_paid_for_its_signature_and_each_duty(script: Script) -> N
         assert (line.state, line.wei) == (State.PENDING, net.terms.sign_fee)
 
 
-def test_a_fall_takes_what_was_not_final(script: Script) -> None:
+def test_a_slash_takes_what_was_not_final(script: Script) -> None:
     net = script.net
-    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, WATCHER)
+    net.slash(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, WATCHER)
     net.wait_until(net.settled[0].ends["window"])
     claim_all(script)
     (line,) = lines(script, PROVIDERS[2], "training")
     assert line.state is State.LOST
-    assert "fell" in line.text
-    (cut,) = lines(script, PROVIDERS[2], "cuts")
-    assert (cut.wei, cut.text) == (
+    assert "slashed" in line.text
+    (penalty,) = lines(script, PROVIDERS[2], "penalties")
+    assert (penalty.wei, penalty.text) == (
         net.terms.provider_bond,
-        f"fell to {WATCHER}: a key that it never showed",
+        f"slashed for {WATCHER}: a key that it never showed",
     )
     check_sums(script)
 
@@ -116,7 +116,7 @@ def test_who_was_short_in_a_round_of_nothing_earns_nothing() -> None:
     check_sums(script)
 
 
-def not_had() -> Script:
+def unavailable() -> Script:
     """A settled round of which the committee did not have seat 3."""
     script = Script.ready(make_terms(rounds=1))
     script.train()
@@ -126,17 +126,19 @@ def not_had() -> Script:
     return script
 
 
-def say_late(script: Script, places: list[int]) -> None:
-    for place in places:
-        script.net.late_vote(0, script.net.at(Role.VERIFIER, place, 0).id, 0b1000)
+def say_late(script: Script, slots: list[int]) -> None:
+    for slot in slots:
+        script.net.late_vote(0, script.net.at(Role.VERIFIER, slot, 0).id, 0b1000)
 
 
-def test_a_seat_that_nobody_had_is_pending_while_late_votes_may_grant_it() -> None:
-    script = not_had()
+def test_an_unavailable_seat_is_pending_while_late_votes_may_grant_it() -> None:
+    script = unavailable()
     ends = script.net.settled[0].ends
     (line,) = lines(script, PROVIDERS[3], "training")
     assert (line.state, line.until) == (State.PENDING, ends["window"])
-    assert "not had: 0 of 4 said to have its update; late votes may still grant it" in line.text
+    assert (
+        "not available: 0 of 4 said to have its update; late votes may still grant it" in line.text
+    )
     say_late(script, [0])
     (line,) = lines(script, PROVIDERS[3], "training")
     assert "0 of 4 said to have its update, with late votes 1 of 4; late votes" in line.text
@@ -149,7 +151,7 @@ def test_a_seat_that_nobody_had_is_pending_while_late_votes_may_grant_it() -> No
 
 
 def test_late_votes_pay_a_seat_once_they_are_granted() -> None:
-    script = not_had()
+    script = unavailable()
     net, me = script.net, PROVIDERS[3]
     say_late(script, [0, 1, 2])
     (line,) = lines(script, me, "training")
@@ -168,7 +170,7 @@ def test_late_votes_pay_a_seat_once_they_are_granted() -> None:
 
 
 def test_late_votes_that_nobody_had_granted_pay_nothing_and_it_is_said() -> None:
-    script = not_had()
+    script = unavailable()
     say_late(script, [0, 1, 2])
     script.net.wait_until(script.net.settled[0].ends["audit"])
     (line,) = lines(script, PROVIDERS[3], "training")
@@ -195,10 +197,10 @@ def test_who_neither_commits_nor_reveals_earns_nothing() -> None:
     (line,) = lines(script, PROVIDERS[3], "training")
     assert (line.state, line.wei) == (State.UNEARNED, 8 * net.terms.segment_pay)
     assert "no commitment, or not revealed" in line.text
-    net.cut_seat(3)
-    (cut,) = lines(script, PROVIDERS[3], "cuts")
-    assert cut.text == "cut for a missing commit or reveal, or too little work"
-    assert cut.wei == net.terms.provider_bond // 100
+    net.penalise_seat(3)
+    (penalty,) = lines(script, PROVIDERS[3], "penalties")
+    assert penalty.text == "penalised for a missing commit or reveal, or too little work"
+    assert penalty.wei == net.terms.provider_bond // 100
     check_sums(script)
 
 
@@ -230,7 +232,7 @@ def test_an_auditor_without_audit_report_and_one_that_does_not_open() -> None:
     check_sums(script)
 
 
-def test_a_wrong_word_loses_its_fee_to_who_shows_it() -> None:
+def test_a_wrong_digest_loses_its_fee_to_who_shows_it() -> None:
     script = Script.ready(make_terms(rounds=1))
     net, round = script.net, script.honest_round()
     guesser, seat = script.guessed(round)
@@ -239,7 +241,7 @@ def test_a_wrong_word_loses_its_fee_to_who_shows_it() -> None:
     assert lines(script, author, "audits")[0].state is State.PENDING
     net.wait_until(net.settled[round].ends["window"])
     net.settle_contest(round, guesser, seat)
-    assert "wrong words" in lines(script, author, "audits")[0].text
+    assert "a wrong digest" in lines(script, author, "audits")[0].text
     (won,) = lines(script, WATCHER, "credits")
     assert (won.state, won.wei) == (State.DUE, net.terms.duty_fee // 2)
     check_sums(script)

@@ -11,10 +11,10 @@ from tests.support.manifests import model_spec
 from tests.unit.train.folders import make_folder
 
 from atoll.errors import ConfigError
-from atoll.job.document import to_toml
-from atoll.job.prepare import prepare_data, prepare_weights
+from atoll.job.prepare_manifest import prepare_data, prepare_weights
 from atoll.job.spec import JobSpec
 from atoll.job.submissions import key_of
+from atoll.job.toml_files import to_toml
 from atoll.storage.local import LocalStore
 from atoll.train.pretrained import read_spec
 from atoll.train.tokenizer import open_tokenizer

@@ -17,18 +17,18 @@ from atoll.chain.structs import Escrow
 from atoll.errors import NotFound
 from atoll.job.handle import JobHandle
 from atoll.job.ledger.ledger import Ledger
-from atoll.protocol.leaves import Leaves, key_hash
+from atoll.protocol.checkpoint_commitments import CheckpointCommitments, key_hash
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeTerms, candidates
 from atoll.protocol.reset_periods import earlier_rounds
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Digest,
     HolderId,
     Reveal,
     Role,
+    RoundId,
     RoundIndex,
     SeatIndex,
-    Slot,
     Verdict,
 )
 from atoll.service import tasks
@@ -80,7 +80,7 @@ class TrainedJob:
     store: LocalStore
     manifest: Manifest
     script: Script
-    opening: bytes
+    initial_state: bytes
     gateways: Gateways = field(default_factory=Gateways)
     changes: dict[int, Change] = field(default_factory=dict)
     verdicts: Callable[[Verdict], Verdict] = lambda verdict: verdict
@@ -101,8 +101,8 @@ class TrainedJob:
         if reset_period > 1:
             codec = manifest.codec.model_copy(update={"fragments": 2, "overlap": 2})
             manifest = manifest.model_copy(update={"codec": codec, "reset_period": reset_period})
-        opening = tasks.make_initial_state(manifest.to_bytes(), str(store.root)).cid
-        return cls(store, manifest, Script.ready(manifest.terms), opening)
+        initial_state = tasks.make_initial_state(manifest.to_bytes(), str(store.root)).cid
+        return cls(store, manifest, Script.ready(manifest.terms), initial_state)
 
     def round(self) -> int:
         """Trains, merges, and settles."""
@@ -110,7 +110,7 @@ class TrainedJob:
         if not net.seated:
             net.advance()
         round = net.round
-        self.openings.append(self.opening)
+        self.openings.append(self.initial_state)
         for seat in sorted(net.waited):
             self._commit(seat)
         for seat in sorted(net.waited):
@@ -121,29 +121,33 @@ class TrainedJob:
         verdict = self.verdicts(own)
         net.verdict = lambda excluded, merged: verdict  # type: ignore[method-assign]
         net.settle(set(net.committee), set(), verdict.merged)
-        self.opening = verdict.cid
+        self.initial_state = verdict.cid
         self.models.append(verdict.cid)
         self.merged.append(own.cid)
         return round
 
-    def _slot(self) -> Slot:
+    def _round_id(self) -> RoundId:
         running = self.script.net.view.open
         assert running is not None
-        return running.slot
+        return running.round_id
 
     def _commit(self, seat: int) -> None:
         script, net = self.script, self.script.net
         seed = SeatIndex(seat), Digest(net.seed)
-        task = TrainTask(self.manifest, self._slot(), *seed, self.opening)
+        task = TrainTask(self.manifest, self._round_id(), *seed, self.initial_state)
         done = train_round(replace(task, earlier=self._earlier(SeatIndex(seat))), self.store)
         done = self.changes.get(seat, lambda it: it)(done)
         key, update = digest(f"key {net.round} {seat}"), self.store.add_bytes(done.update)
         self.updates[net.round, seat] = update.to_bytes()
-        leaves = Leaves.of(done.states, done.words, key).to_bytes()
+        checkpoint_commitments = CheckpointCommitments.of(
+            done.states, done.work_tags, key
+        ).to_bytes()
         salt = digest(f"salt {net.round} {seat}")
-        reveal = Reveal(done.update_root, key_hash(key), salt, leaves, update.to_bytes())
+        reveal = Reveal(
+            done.update_root, key_hash(key), salt, checkpoint_commitments, update.to_bytes()
+        )
         script.reveals[seat] = reveal
-        script.secrets[net.round, seat] = (key, list(done.words))
+        script.secrets[net.round, seat] = (key, list(done.work_tags))
         who = script.account(seat)
         net.commit(who, net.commitment(who, seat, reveal))
 
@@ -151,19 +155,21 @@ class TrainedJob:
         view, held = self.script.net.view, self.script.net.at(Role.PROVIDER, seat, 0).id
         here = RoundIndex(self.script.net.round)
         rounds = earlier_rounds(view, self.manifest, here, seat, HolderId(held))
-        seeds = (view.settled[round].facts.seed for round in rounds)
+        seeds = (view.settled[round].record.seed for round in rounds)
         return tuple(map(EarlierRound, rounds, seeds, (self.openings[r] for r in rounds)))
 
     def _merge(self) -> Verdict:
         running = self.script.net.view.open
         assert running is not None
-        facts = running.merge_facts
+        record = running.merge_record
         told = [
-            (s, running.reveals[s].reveal) for s in candidates(facts, MergeTerms.of(self.manifest))
+            (s, running.reveals[s].reveal) for s in candidates(record, MergeTerms.of(self.manifest))
         ]
         updates = tuple(RevealedUpdate(s, item.update_cid, item.update_root) for s, item in told)
-        args = (facts, updates, self.manifest.to_bytes(), self.opening)
-        return tasks.merge_round(DoMerge(running.slot, running.seed, *args), str(self.store.root))
+        args = (record, updates, self.manifest.to_bytes(), self.initial_state)
+        return tasks.merge_round(
+            DoMerge(running.round_id, running.seed, *args), str(self.store.root)
+        )
 
     def handle(self) -> JobHandle:
         """The job as `audit` uses it."""

@@ -92,8 +92,8 @@ def test_where_nothing_can_be_written_it_is_said(
 
 
 def test_what_was_told_of_other_rounds_goes(tmp_path: Path) -> None:
-    store, slot = str(tmp_path / "store"), Network().view.slot
-    files = [deadline_file(store, slot(round), digest(round)) for round in (0, 1)]
+    store, round_id = str(tmp_path / "store"), Network().view.round_id
+    files = [deadline_file(store, round_id(round), digest(round)) for round in (0, 1)]
     for file in files:
         tell(file, 5.0)
     assert [file.exists() for file in files] == [False, True]
@@ -127,13 +127,13 @@ async def test_the_worker_is_told_once_and_again_after_a_restart(
     context = SimpleNamespace(chain=chain_at(state.now))
     told_to = SimpleNamespace(store_dir=str(tmp_path / "store"), context=context)
     effects = cast(Effects, told_to)
-    fact = (await told.perform(effects, state.view)).fact
-    assert deadline_file(effects.store_dir, told.slot, told.data_seed).exists()
-    assert isinstance(fact, DeadlineTold)
-    facts = state.facts.plus(told.key, fact)
-    assert wanted(replace(state, facts=facts), TellDeadline) == []
-    assert len(wanted(replace(state, facts=facts), DoTrain)) == 1
-    again = facts.after_restart()
+    entry = (await told.perform(effects, state.view)).entry
+    assert deadline_file(effects.store_dir, told.round_id, told.data_seed).exists()
+    assert isinstance(entry, DeadlineTold)
+    entries = state.entries.plus(told.key, entry)
+    assert wanted(replace(state, entries=entries), TellDeadline) == []
+    assert len(wanted(replace(state, entries=entries), DoTrain)) == 1
+    again = entries.after_restart()
     assert again.of(TellDeadline, *told.about) is None
 
 
@@ -172,11 +172,11 @@ async def test_what_has_to_be_trained_again_has_to_end_in_time_too(
     )
     effects = cast(Effects, told_to)
     await told.perform(effects, state.view)
-    file = deadline_file(effects.store_dir, told.slot, told.data_seed)
+    file = deadline_file(effects.store_dir, told.round_id, told.data_seed)
     with pytest.raises(DiskFull):
         await training.perform(effects, state.view)
     assert file.exists()
-    assert (await training.perform(effects, state.view)).fact.reveal.update_cid == work.update_cid
+    assert (await training.perform(effects, state.view)).entry.reveal.update_cid == work.update_cid
     assert not file.exists()
 
 
@@ -186,8 +186,8 @@ def test_who_trains_ahead_is_told_when_the_round_opens(script: Script) -> None:
     ready = with_updates(machine(script))
     state = with_merge(ready, script.net.verdict(set(), 4))
     (ahead,) = wanted(state, DoTrain)
-    assert ahead.slot.round == 1
+    assert ahead.round_id.round == 1
     assert wanted(state, TellDeadline) == []
     script.settle()
     (told,) = wanted(machine(script), TellDeadline)
-    assert (told.slot.round, told.data_seed) == (1, ahead.data_seed)
+    assert (told.round_id.round, told.data_seed) == (1, ahead.data_seed)

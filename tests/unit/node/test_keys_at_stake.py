@@ -9,10 +9,10 @@ from tests.unit.chain.several import DEPLOYMENT
 from tests.unit.protocol.script import Script
 
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import Deployment
-from atoll.protocol.words import ZERO_DIGEST, RoundIndex, SeatIndex
-from atoll.service.facts import Done
+from atoll.protocol.types import ZERO_DIGEST, RoundIndex, SeatIndex
+from atoll.service.entries import Done
 from atoll_node.duties.commit import SendKey
 
 

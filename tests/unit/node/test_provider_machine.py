@@ -13,8 +13,7 @@ from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.protocol.hashing import commitment
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     ZERO_DIGEST,
     Bitmap,
     Phase,
@@ -24,9 +23,10 @@ from atoll.protocol.words import (
     SeatIndex,
     Verdict,
 )
-from atoll.service.duties.membership import SendJoin, SendLeave
+from atoll.protocol.views import JobView
+from atoll.service.duties.join_and_leave import SendJoin, SendLeave
 from atoll.service.duties.merge import DoMerge, RoundMerged
-from atoll.service.duties.opening import DoPrepareOpening
+from atoll.service.duties.round_start import DoPrepareRoundStart
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.machine import State
 from atoll_node.behaviour import ProviderBehaviour
@@ -54,8 +54,8 @@ def trained(state: State[Any], reveal: Reveal = REVEAL, *, diverged: bool = Fals
     parent = state.view.model if state.view.settled else digest("model 0")
     about = (running.round, 0, running.seed.hex(), parent.hex())
     key = ":".join(map(str, ("train.v1", *about)))
-    fact = Trained(running.round, reveal, parent, 1.0, 1.0, diverged)
-    return replace(state, facts=state.facts.plus(key, fact))
+    entry = Trained(running.round, reveal, parent, 1.0, 1.0, diverged)
+    return replace(state, entries=state.entries.plus(key, entry))
 
 
 @pytest.fixture
@@ -69,13 +69,13 @@ def test_it_takes_a_free_seat_once_the_data_is_here() -> None:
     net = Network()
     (join,) = wanted(provider(net), SendJoin)
     assert 0 <= join.index < net.terms.seats
-    assert wanted(replace(provider(net), facts=type(provider(net).facts)()), SendJoin) == []
+    assert wanted(replace(provider(net), entries=type(provider(net).entries)()), SendJoin) == []
 
 
 def test_it_trains_the_running_round_once(script: Script) -> None:
     state = provider(script.net)
     (train,) = wanted(state, DoTrain)
-    assert (train.slot.round, train.seat, train.data_seed) == (0, 0, script.net.seed)
+    assert (train.round_id.round, train.seat, train.data_seed) == (0, 0, script.net.seed)
     assert wanted(trained(state), DoTrain) == []
 
 
@@ -85,7 +85,7 @@ def test_it_commits_to_what_it_trained(script: Script) -> None:
     running = state.view.open
     assert running is not None
     said = (REVEAL, ZERO_DIGEST)  # in round 0 the chain knows no model
-    expected = commitment(running.slot, running.seed, SeatIndex(0), ME, said)
+    expected = commitment(running.round_id, running.seed, SeatIndex(0), ME, said)
     assert commit.commitment == expected
     script.net.commit(ME, expected)
     assert wanted(trained(provider(script.net)), SendCommit) == []
@@ -93,7 +93,7 @@ def test_it_commits_to_what_it_trained(script: Script) -> None:
 
 @pytest.mark.parametrize("segments", [0, 5])
 def test_it_leaves_a_model_that_nobody_can_train(script: Script, segments: int) -> None:
-    """Whoever submits such a job would else take a cut of every seat, every other round."""
+    """Whoever submits such a job would else take a penalty of every seat, every other round."""
     state = provider(script.net)
     few = reveal_of("mine", segments)[0]
     diverged = trained(state, few, diverged=True)
@@ -105,9 +105,7 @@ def test_it_leaves_a_model_that_nobody_can_train(script: Script, segments: int) 
 
 
 @pytest.mark.parametrize("merges", [False, True])
-def test_it_does_not_sit_down_again_before_something_is_merged(
-    script: Script, merges: bool
-) -> None:
+def test_it_does_not_join_again_before_something_is_merged(script: Script, merges: bool) -> None:
     """With its bond home it would else train the same model for nothing, again and again."""
     net = script.net
     diverged = trained(provider(net), reveal_of("mine", 0)[0], diverged=True)
@@ -123,7 +121,7 @@ def test_it_does_not_sit_down_again_before_something_is_merged(
     net.wait_until(net.settled[0].ends["window"] + 1)
     net.release(Role.PROVIDER, mine.id)
     assert len(wanted(provider(net), SendJoin)) == 1
-    again = replace(provider(net), facts=diverged.facts)
+    again = replace(provider(net), entries=diverged.entries)
     assert len(wanted(again, SendJoin)) == merges
 
 
@@ -157,8 +155,8 @@ def test_it_trains_the_next_round_from_its_own_merge(script: Script) -> None:
     (train,) = wanted(ahead, DoTrain)
     running = state.view.open
     assert running is not None
-    assert (train.slot.round, train.data_seed) == (1, running.next_seed)
-    assert (train.opening_digest, train.opening) == (VERDICT.state, VERDICT.cid)
+    assert (train.round_id.round, train.data_seed) == (1, running.next_seed)
+    assert (train.round_start_digest, train.initial_state) == (VERDICT.state, VERDICT.cid)
 
 
 def test_training_goes_on_when_the_certificate_names_the_model_that_it_began_from(
@@ -176,7 +174,7 @@ def test_training_goes_on_when_the_certificate_names_the_model_that_it_began_fro
     assert [command.key for command in wanted(later, DoTrain)] == [train.key]
     script.settle()
     settled = replace(ahead, view=net.view)
-    assert wanted(settled, DoPrepareOpening)
+    assert wanted(settled, DoPrepareRoundStart)
     assert [command.key for command in wanted(settled, DoTrain)] == [train.key]
 
 
@@ -184,12 +182,12 @@ def test_it_trains_on_from_what_it_has_before_anybody_has_spoken(script: Script)
     script.train()
     silent = with_updates(provider(script.net))
     (foreseen,) = wanted(silent, DoMerge)
-    silent = replace(silent, facts=silent.facts.plus(foreseen.key, RoundMerged(VERDICT)))
+    silent = replace(silent, entries=silent.entries.plus(foreseen.key, RoundMerged(VERDICT)))
     (train,) = wanted(silent, DoTrain)
     running = silent.view.open
     assert running is not None
-    assert (train.slot.round, train.data_seed) == (1, running.next_seed)
-    assert (train.opening_digest, train.opening) == (VERDICT.state, VERDICT.cid)
+    assert (train.round_id.round, train.data_seed) == (1, running.next_seed)
+    assert (train.round_start_digest, train.initial_state) == (VERDICT.state, VERDICT.cid)
     script.say()
     spoken = replace(silent, view=script.net.view)
     assert wanted(spoken, DoMerge) == []  # the words decide the same merge
@@ -206,12 +204,12 @@ def test_it_trains_on_from_blocks_that_are_not_confirmed_and_signs_nothing_by_th
         script.reveal(seat)
     merging = with_updates(provider(script.net))
     (foreseen,) = wanted(merging, DoMerge)
-    facts = merging.facts.plus(foreseen.key, RoundMerged(VERDICT))
-    confirmed = trained(replace(merging, view=before, facts=facts))
+    entries = merging.entries.plus(foreseen.key, RoundMerged(VERDICT))
+    confirmed = trained(replace(merging, view=before, entries=entries))
     assert wanted(confirmed, DoTrain) == []
     ahead = replace(confirmed, ahead=merging.view)
     (train,) = wanted(ahead, DoTrain)
-    assert [command.key for command in wanted(replace(merging, facts=facts), DoTrain)] == [
+    assert [command.key for command in wanted(replace(merging, entries=entries), DoTrain)] == [
         train.key
     ]
     (reveal,) = wanted(ahead, SendReveal)  # what is confirmed is owed as it was
@@ -222,11 +220,11 @@ def test_it_trains_on_from_blocks_that_are_not_confirmed_and_signs_nothing_by_th
     assert wanted(opened, SendCommit) == []
 
 
-def test_words_that_lack_what_it_has_make_it_merge_and_train_anew(script: Script) -> None:
+def test_votes_that_lack_what_it_has_make_it_merge_and_train_anew(script: Script) -> None:
     script.train()
     silent = with_updates(provider(script.net))
     (foreseen,) = wanted(silent, DoMerge)
-    silent = replace(silent, facts=silent.facts.plus(foreseen.key, RoundMerged(VERDICT)))
+    silent = replace(silent, entries=silent.entries.plus(foreseen.key, RoundMerged(VERDICT)))
     script.say(has=0b0111)  # seat 3 served us, and no member
     spoken = replace(silent, view=script.net.view)
     (merge,) = wanted(spoken, DoMerge)
@@ -234,22 +232,22 @@ def test_words_that_lack_what_it_has_make_it_merge_and_train_anew(script: Script
     assert [update.seat for update in merge.updates] == [0, 1, 2]
     assert wanted(spoken, DoTrain) == []  # and so what runs is cancelled
     other = Verdict(Bitmap(0), 3, digest("of three"), cid("of three"), bytes(8))
-    merged = replace(spoken, facts=spoken.facts.plus(merge.key, RoundMerged(other)))
+    merged = replace(spoken, entries=spoken.entries.plus(merge.key, RoundMerged(other)))
     (train,) = wanted(merged, DoTrain)
-    assert train.opening_digest == other.state
+    assert train.round_start_digest == other.state
 
 
 def test_a_key_is_shown_when_it_is_owed_and_not_before(script: Script) -> None:
     script.honest_round()
-    net, past = script.net, script.net.view.settled[0]
-    seat = next(s for s in range(4) if past.drawn >> s & 1)
-    me = past.reveals[SeatIndex(seat)].account
-    for when, shown in ((past.clock.open_end - 1, 0), (past.clock.open_end, 0)):
+    net, settled_round = script.net, script.net.view.settled[0]
+    seat = next(s for s in range(4) if settled_round.drawn >> s & 1)
+    me = settled_round.reveals[SeatIndex(seat)].account
+    for when, shown in ((settled_round.clock.open_end - 1, 0), (settled_round.clock.open_end, 0)):
         net.wait_until(when)
         assert len(wanted(state_of(net, me, ProviderBehaviour()), SendKey)) == shown
-    net.wait_until(past.clock.keys_end - 1)
+    net.wait_until(settled_round.clock.keys_end - 1)
     (key,) = wanted(state_of(net, me, ProviderBehaviour()), SendKey)
-    assert (key.round, key.seat, key.data_seed) == (RoundIndex(0), seat, past.facts.seed)
+    assert (key.round, key.seat, key.data_seed) == (RoundIndex(0), seat, settled_round.record.seed)
 
 
 class _Silent(ProviderBehaviour):

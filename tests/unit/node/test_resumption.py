@@ -15,12 +15,12 @@ from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of
 
 from atoll.chain.keys import sign_hash
+from atoll.protocol.checkpoint_commitments import key_hash
 from atoll.protocol.hashing import commitment
-from atoll.protocol.leaves import key_hash
-from atoll.protocol.words import ZERO_DIGEST, SeatIndex
+from atoll.protocol.types import ZERO_DIGEST, SeatIndex
 from atoll.service.duties.material import DoFetchSpec, JobRefused
 from atoll.service.effects import Effects
-from atoll.service.facts import Done, Facts
+from atoll.service.entries import Done, Entries
 from atoll.service.journal import Journal
 from atoll.service.machine import Head, State
 from atoll.service.task import TaskCall
@@ -36,7 +36,7 @@ ME, SEAT = PROVIDERS[0], SeatIndex(0)
 KEY = Account.from_key(digest("the account's key"))
 DONE = Work(
     states=tuple(digest(f"state {j}") for j in range(8)),
-    words=tuple(digest(f"word {j}") for j in range(8)),
+    work_tags=tuple(digest(f"work_tag {j}") for j in range(8)),
     update_root=digest("update"),
     update_cid=cid("update"),
     loss=1.0,
@@ -94,8 +94,8 @@ def script() -> Script:
     return made
 
 
-def machine(script: Script, facts: Facts | None = None) -> State[Any]:
-    return state_of(script.net, ME, ProviderBehaviour(), facts)
+def machine(script: Script, entries: Entries | None = None) -> State[Any]:
+    return state_of(script.net, ME, ProviderBehaviour(), entries)
 
 
 def wanted(state: State[Any], kind: type[Any]) -> list[Any]:
@@ -105,8 +105,8 @@ def wanted(state: State[Any], kind: type[Any]) -> list[Any]:
 async def train(state: State[Any]) -> State[Any]:
     """The state once the training that it wants is done."""
     (command,) = wanted(state, DoTrain)
-    fact = (await command.perform(Paper().effects(), state.view)).fact
-    return replace(state, facts=state.facts.plus(command.key, fact))
+    entry = (await command.perform(Paper().effects(), state.view)).entry
+    return replace(state, entries=state.entries.plus(command.key, entry))
 
 
 def open_all(script: Script) -> None:
@@ -127,7 +127,7 @@ async def test_a_lost_disk_trains_to_the_same_commitment_and_opens_it(script: Sc
     running = again.view.open
     assert running is not None
     said = (reveal.reveal, ZERO_DIGEST)
-    assert commitment(running.slot, running.seed, SEAT, ME, said) == commit.commitment
+    assert commitment(running.round_id, running.seed, SEAT, ME, said) == commit.commitment
     script.net.reveal(ME, reveal.reveal)  # which the contract takes
     assert wanted(machine(script), DoTrain) == []
 
@@ -146,18 +146,18 @@ async def test_salts_and_keys_of_two_rounds_and_seats_are_others(script: Script)
         command,
         replace(command, seat=SeatIndex(1)),
         replace(command, data_seed=digest("another seed")),
-        replace(command, slot=replace(command.slot, job=JOB + 1)),
+        replace(command, round_id=replace(command.round_id, job=JOB + 1)),
     ]
-    facts = [(await c.perform(Paper().effects(), state.view)).fact for c in others]
-    assert len({fact.reveal.salt for fact in facts}) == len(others)
-    assert len({fact.reveal.key_hash for fact in facts}) == len(others)
-    assert all(fact.reveal.salt != fact.reveal.key_hash for fact in facts)
+    entries = [(await c.perform(Paper().effects(), state.view)).entry for c in others]
+    assert len({entry.reveal.salt for entry in entries}) == len(others)
+    assert len({entry.reveal.key_hash for entry in entries}) == len(others)
+    assert all(entry.reveal.salt != entry.reveal.key_hash for entry in entries)
 
 
 async def test_what_was_trained_is_on_disk_before_it_is_committed_to(
     script: Script, tmp_path: Path
 ) -> None:
-    """The loop writes a command's fact before the machine sees it; a restart reads it back."""
+    """The loop writes a command's entry before the machine sees it; a restart reads it back."""
     state = machine(script)
     (command,) = wanted(state, DoTrain)
     journal = Journal(tmp_path / "journal.sqlite")
@@ -168,17 +168,17 @@ async def test_what_was_trained_is_on_disk_before_it_is_committed_to(
     done = await Effects.run(effects, state.view, command)
     journal.close()
     again = Journal(tmp_path / "journal.sqlite")
-    facts = again.read(JOB).after_restart()
+    entries = again.read(JOB).after_restart()
     again.close()
-    assert facts.of(DoTrain, *command.about) == done.fact
-    restarted = machine(script, facts)
+    assert entries.of(DoTrain, *command.about) == done.entry
+    restarted = machine(script, entries)
     assert wanted(restarted, DoTrain) == []
     (commit,) = wanted(restarted, SendCommit)
     script.net.commit(ME, commit.commitment)
     open_all(script)
-    (reveal,) = wanted(machine(script, facts), SendReveal)
-    assert isinstance(done.fact, Trained)
-    assert reveal.reveal == done.fact.reveal
+    (reveal,) = wanted(machine(script, entries), SendReveal)
+    assert isinstance(done.entry, Trained)
+    assert reveal.reveal == done.entry.reveal
     script.net.reveal(ME, reveal.reveal)
 
 
@@ -225,18 +225,18 @@ async def test_an_update_that_the_disk_loses_while_others_get_it_is_made_again(
     assert path.read_bytes() == paper.update
     assert len(trained) == (damage != "none")
     assert all(call.args[0].segments == len(DONE.states) for (call,) in trained)
-    looked = replace(state, facts=state.facts.plus(serve.key, done.fact))
+    looked = replace(state, entries=state.entries.plus(serve.key, done.entry))
     assert wanted(looked, DoServe) == []  # until the next look
 
 
-async def test_an_update_is_looked_after_while_words_are_said_of_it(
+async def test_an_update_is_looked_after_while_votes_are_cast_on_it(
     script: Script, tmp_path: Path
 ) -> None:
     paper = Paper(store=LocalStore(tmp_path, sync=False), update=b"an update")
     state = await in_merge(script, paper)
     running, (serve,) = state.view.open, wanted(state, DoServe)
     assert running is not None
-    begun, ends = replace(state, in_flight={serve.key: serve}), running.words_end
+    begun, ends = replace(state, in_flight={serve.key: serve}), running.votes_end
     for now in range(state.now, ends):
         assert wanted(replace(begun, head=Head(1, now)), DoServe) == [serve]  # is not begun anew
     assert wanted(replace(begun, head=Head(1, ends)), DoServe) == []
@@ -251,12 +251,12 @@ async def in_reveal(script: Script, paper: Paper) -> tuple[State[Any], Trained]:
     """Our state once every seat has committed, and what we trained."""
     state = machine(script)
     (training,) = wanted(state, DoTrain)
-    fact = (await training.perform(paper.effects(), state.view)).fact
-    assert fact is not None
-    (commit,) = wanted(replace(state, facts=state.facts.plus(training.key, fact)), SendCommit)
+    entry = (await training.perform(paper.effects(), state.view)).entry
+    assert entry is not None
+    (commit,) = wanted(replace(state, entries=state.entries.plus(training.key, entry)), SendCommit)
     script.net.commit(ME, commit.commitment)
     open_all(script)
-    return machine(script, Facts().plus(training.key, fact)), fact
+    return machine(script, Entries().plus(training.key, entry)), entry
 
 
 async def in_merge(script: Script, paper: Paper) -> State[Any]:
@@ -265,7 +265,7 @@ async def in_merge(script: Script, paper: Paper) -> State[Any]:
     script.net.reveal(ME, trained.reveal)
     for seat in sorted(script.net.waited):
         script.reveal(seat)
-    return machine(script, state.facts)
+    return machine(script, state.entries)
 
 
 async def test_what_was_committed_to_is_opened_by_a_machine_that_trains_no_more(
@@ -275,7 +275,7 @@ async def test_what_was_committed_to_is_opened_by_a_machine_that_trains_no_more(
     paper = Paper(store=LocalStore(tmp_path, sync=False), update=b"an update")
     state, _ = await in_reveal(script, paper)
     refused = DoFetchSpec(b"", ZERO_DIGEST).key, JobRefused("its bits are others")
-    state = replace(state, facts=state.facts.plus(*refused))
+    state = replace(state, entries=state.entries.plus(*refused))
     running = script.net.view.open
     assert running is not None
     half = running.deadline - script.net.view.require_terms().reveal_seconds // 2
@@ -297,8 +297,8 @@ async def test_the_key_needs_no_disk(script: Script) -> None:
     script.say()
     script.net.wait(1)
     script.net.settle(set(script.net.committee), {0})  # excluded, and so drawn
-    past = script.net.view.settled[0]
-    script.net.wait_until(past.clock.keys_end - 1)
+    settled_round = script.net.view.settled[0]
+    script.net.wait_until(settled_round.clock.keys_end - 1)
     (show,) = wanted(machine(script), SendKey)
     paper = Paper()
     await show.perform(paper.effects(), script.net.view)

@@ -36,7 +36,7 @@ def philox(counter: list[int], key: tuple[int, int]) -> list[int]:
     return [c0, c1, c2, c3]
 
 
-def plain_words(mask: Mask, count: int) -> list[int]:
+def plain_tags(mask: Mask, count: int) -> list[int]:
     """The words of elements `first` to `first + count`."""
     places = (divmod(mask.first + i, 4) for i in range(count))
     return [
@@ -50,7 +50,7 @@ def plain_words(mask: Mask, count: int) -> list[int]:
 @pytest.mark.parametrize("count", [1, 3, 64, 67])
 def test_the_mask_is_philox_in_plain_integers(first: int, step: int, count: int) -> None:
     mask = replace(MASK, first=first, step=step)
-    expected = torch.tensor(plain_words(mask, count)) >= 2**30
+    expected = torch.tensor(plain_tags(mask, count)) >= 2**30
     assert torch.equal(kept(mask, count, torch.device("cpu")), expected)
     x = sample("normal", (count,), torch.Generator().manual_seed(0))
     wanted = torch.where(expected, x * np.float32(1 / 0.75).item(), 0.0)
@@ -74,7 +74,7 @@ def test_the_first_elements_are_pinned() -> None:
 @pytest.mark.parametrize(
     "change", [{"step": 10}, {"site": 4}, {"key": (0xDEADBEEF, 0x12345679)}, {"first": 4}]
 )
-def test_every_part_of_its_place_changes_a_mask(change: dict[str, object]) -> None:
+def test_every_part_of_its_position_changes_a_mask(change: dict[str, object]) -> None:
     here, there = (kept(m, 256, torch.device("cpu")) for m in (MASK, replace(MASK, **change)))
     assert not torch.equal(here, there)
 

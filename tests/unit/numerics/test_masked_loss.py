@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
 from tests.support.batches import micro_batch, step_on
 from tests.support.engines import exact_ops
-from tests.unit.train.test_step import opening, recipe
+from tests.unit.train.test_step import initial_state, recipe
 
 from atoll.numerics.batch import Windows, shares_of
 from atoll.numerics.model import forward
@@ -96,7 +96,7 @@ def test_shares_are_of_all_targets_of_a_batch() -> None:
 
 def stepped(batch: torch.Tensor, micro_batch: int, kind: str = "eager") -> StepResult:
     plan = replace(recipe(micro_batch=micro_batch), ops=ops_of(kind))
-    return step_on(opening(), batch, 0, plan)
+    return step_on(initial_state(), batch, 0, plan)
 
 
 def masked_batch() -> torch.Tensor:
@@ -112,7 +112,7 @@ def test_a_targets_weight_is_the_same_however_micro_batches_are_cut() -> None:
     batch = masked_batch()
     plan = recipe()
     whole = micro_batch(batch)
-    logits = forward(opening().params, whole.ids, plan.model, NativeOps())
+    logits = forward(initial_state().params, whole.ids, plan.model, NativeOps())
     expected = NativeOps().cross_entropy(logits, whole.targets, whole.weights).item()
     found = [stepped(batch, size, "native") for size in (1, 2, 4)]
     for outcome in found:
@@ -123,7 +123,7 @@ def test_a_targets_weight_is_the_same_however_micro_batches_are_cut() -> None:
 
 @pytest.mark.parametrize("micro_batch", [1, 4])
 def test_a_batch_without_targets_decays_weights_and_nothing_else(micro_batch: int) -> None:
-    before = opening()
+    before = initial_state()
     outcome = stepped(~masked_batch().abs(), micro_batch)
     assert not outcome.diverged
     assert (outcome.loss, outcome.work.norm) == (0.0, 0.0)

@@ -13,12 +13,12 @@ from tests.support.moments import sum_of, to_binary32, warm
 from tests.unit.train.factories import Job, make_job
 
 from atoll.numerics.errors import MalformedState
-from atoll.numerics.layout import moment_layout, seat_layout
+from atoll.numerics.initial_state import open_round
 from atoll.numerics.moments import COLD, Moments
-from atoll.numerics.opening import open_round
 from atoll.numerics.state import GlobalState
+from atoll.numerics.state_layout import moment_layout, seat_layout
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import ZERO_DIGEST
+from atoll.protocol.types import ZERO_DIGEST
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_the_bits_do_not_depend_on_threads(job: Job) -> None:
     try:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
-            roots.add(warm(job.model, job.manifest).moments.opening_root)
+            roots.add(warm(job.model, job.manifest).moments.initial_root)
     finally:
         torch.set_num_threads(threads)
     assert len(roots) == 1
@@ -117,23 +117,23 @@ CHOICES: dict[str, Callable[[Job], Manifest]] = {
 def test_everybody_opens_with_the_root_that_the_state_names(job: Job, choice: str) -> None:
     chosen = job.of(CHOICES[choice](job))
     state = warm(chosen.model, chosen.manifest)
-    opening = open_round(chosen.manifest, state, None)
-    assert opening.optimiser_root() == state.moments.opening_root != ZERO_DIGEST
-    assert opening.count == chosen.manifest.inner.steps
+    initial_state = open_round(chosen.manifest, state, None)
+    assert initial_state.optimiser_root() == state.moments.initial_root != ZERO_DIGEST
+    assert initial_state.count == chosen.manifest.inner.steps
     layout, shared = seat_layout(chosen.manifest), moment_layout(chosen.manifest)
-    assert (set(opening.m), set(opening.v)) == (set(layout.m), set(layout.v))
+    assert (set(initial_state.m), set(initial_state.v)) == (set(layout.m), set(layout.v))
     assert (shared.m, shared.v) == (layout.m, layout.v)
-    assert not opening.feedback
+    assert not initial_state.feedback
     again = GlobalState.from_bytes(state.to_bytes(), state.shapes)
     assert again.digest() == state.digest()
     assert again.to_bytes() == state.to_bytes()
 
 
 def test_a_cold_state_opens_with_zeros(job: Job) -> None:
-    opening = open_round(job.manifest, job.model, None)
-    assert opening.optimiser_root() == COLD.opening_root == ZERO_DIGEST
-    assert opening.count == 0
-    assert not any(t.any() for t in (*opening.m.values(), *opening.v.values()))
+    initial_state = open_round(job.manifest, job.model, None)
+    assert initial_state.optimiser_root() == COLD.initial_root == ZERO_DIGEST
+    assert initial_state.count == 0
+    assert not any(t.any() for t in (*initial_state.m.values(), *initial_state.v.values()))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from atoll.numerics.pieces import PIECE_BYTES, Pieces, piece_root, root_of_update
 from atoll.protocol.hashing import hash_fields, keccak256, tag
 from atoll.protocol.merkle import merkle_proof, merkle_root, verify_proof
-from atoll.protocol.words import ZERO_DIGEST
+from atoll.protocol.types import ZERO_DIGEST
 
 DATA = np.random.default_rng(0).bytes(20 * PIECE_BYTES + 5)
 

@@ -65,7 +65,7 @@ def test_a_route_that_passed_but_is_wrong_is_refused_by_the_step(
         make_engine("fp64", "eager")
 
 
-def test_layouts_hold_the_same_values_in_other_places() -> None:
+def test_layouts_hold_the_same_values_in_other_positions() -> None:
     x = torch.arange(24).view(2, 3, 4)
     found = list(gemm.layouts(x))
     assert all(torch.equal(layout, x) for layout in found)

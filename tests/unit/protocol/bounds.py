@@ -73,7 +73,7 @@ SMALLEST = Decimal("0.00000000000000001")
 ROOMY = make_terms(
     seats=256,
     min_providers=100,
-    places=256,
+    slots=256,
     min_verifiers=3,
     f=0,
     steps=744,
@@ -87,7 +87,7 @@ TERMS = [
     ("rounds", 1, 2**24 - 2),
     ("seats", 100, 256),
     ("min_providers", 1, 256),
-    ("places", 3, 256),
+    ("slots", 3, 256),
     ("min_verifiers", 1, 256),
     ("f", 0, 85),
     ("share_bps", 1, 10_000),

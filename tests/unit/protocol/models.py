@@ -8,14 +8,14 @@ from tests.support.identities import digest
 
 from atoll.protocol.claims import ModelRoots, ProgramHeader
 from atoll.protocol.merkle import merkle_proof
-from atoll.protocol.program import Fragment, Header, Part, Template, program_leaves
+from atoll.protocol.program import Fragment, Part, TraceHeader, TraceTemplate, program_leaves
 
 MODEL = ModelRoots(
-    *(digest(name) for name in ("params", "outer", "exponents", "moments", "opening"))
+    *(digest(name) for name in ("params", "outer", "exponents", "moments", "initial_state"))
 )
-HEADER = Header(
+HEADER = TraceHeader(
     step_nodes=9,
-    link_nodes=3,
+    update_proof_nodes=3,
     steps=40,
     segment=5,
     micro_batches=1,
@@ -29,13 +29,13 @@ HEADER = Header(
     tables_bytes=1024,
     initial=MODEL.digest(0),
 )
-TEMPLATE = Template(Part.STEP, 1, 4, 4, 0, 9, 1, (), ())
+TEMPLATE = TraceTemplate(Part.STEP, 1, 4, 4, 0, 9, 1, (), ())
 LEAVES = program_leaves(HEADER, [TEMPLATE])
 PROGRAM = ProgramHeader(HEADER, len(LEAVES), tuple(merkle_proof(LEAVES, 0)))
 FRAGMENTS = (Fragment(5, 20), Fragment(6, 21))
 
 
 def with_reset_periods(reset_period: int) -> ProgramHeader:
-    """The program of a job whose seats go on with states of their own."""
-    header = replace(HEADER, link_nodes=0, reset_period=reset_period, fragments=FRAGMENTS)
+    """The program of a job whose seats carry states of their own."""
+    header = replace(HEADER, update_proof_nodes=0, reset_period=reset_period, fragments=FRAGMENTS)
     return replace(PROGRAM, header=header)

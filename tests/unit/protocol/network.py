@@ -17,32 +17,32 @@ from tests.support.manifests import make_terms
 
 from atoll.protocol import events as ev
 from atoll.protocol.rounds import apply
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     SINK,
     Address,
     Bitmap,
     BlockRef,
     Digest,
     Domain,
-    Facts,
     HolderId,
     JobId,
     JobStatus,
-    Miss,
+    MissedDuty,
     Params,
     Phase,
-    PlaceIndex,
     Reveal,
     Role,
     RoundIndex,
+    RoundRecord,
     SeatIndex,
+    SlotIndex,
     Terms,
     Verdict,
 )
+from atoll.protocol.views import JobView
 
 FOREVER = 0xFFFFFFFF
-MISS_CUT_BPS = 100
+PENALTY_BPS = 100
 WINNER_BPS = 3_000
 ZERO = bytes(32)
 
@@ -68,10 +68,10 @@ def hashed(*parts: bytes | int) -> Digest:
 def tagged(
     name: str, round: int, *parts: bytes | int, where: tuple[Domain, JobId] = (DOMAIN, JOB)
 ) -> Digest:
-    """H of SPEC-ROUNDS.md, with the slot of a round of the one job."""
+    """H of SPEC-ROUNDS.md, with the round id of a round of the one job."""
     domain, job = where
-    slot = (domain.chain_id, int(domain.rounds, 16), job, round)
-    return hashed(keccak(name.encode()), *slot, *parts)
+    round_id = (domain.chain_id, int(domain.rounds, 16), job, round)
+    return hashed(keccak(name.encode()), *round_id, *parts)
 
 
 def smallest(seed: bytes, numbers: set[int], count: int, *before: int) -> set[int]:
@@ -96,11 +96,11 @@ class Member:
     bond: int
     to: int = FOREVER
     ready_until: int = 0
-    fallen: bool = False
+    slashed: bool = False
     lost_from: int = FOREVER
     claimed_to: int = 0
     released: bool = False
-    cuts: set[tuple[int, Miss]] = field(default_factory=set)
+    penalties: set[tuple[int, MissedDuty]] = field(default_factory=set)
     bound_until: int = 0
 
 
@@ -110,11 +110,11 @@ class Past:
 
     at: int
     ends: dict[str, int]
-    facts: Facts
+    record: RoundRecord
     digest: Digest
     state: Digest
     holders: dict[int, int]
-    places: dict[int, int]
+    slots: dict[int, int]
     done: dict[int, int]
     reveals: dict[int, Reveal]
     drawn: set[int]
@@ -129,7 +129,7 @@ class Past:
     struck: set[int] = field(default_factory=set)
     contests: dict[tuple[int, int], bool | None] = field(default_factory=dict)
     accusers: dict[tuple[int, int], Address] = field(default_factory=dict)
-    words: dict[int, int] = field(default_factory=dict)
+    votes: dict[int, int] = field(default_factory=dict)
     late: dict[int, int] = field(default_factory=dict)
     leaked: set[int] = field(default_factory=set)
     dropped: set[tuple[int, int]] = field(default_factory=set)
@@ -146,7 +146,7 @@ class Network:
     def __init__(self, terms: Terms | None = None, funded: int = 10**24) -> None:
         self.domain, self.job = DOMAIN, JOB
         self.state_of = lambda round, merged: digest(f"state {round} {merged}")
-        self.has_stake_behind = False  # of members, beyond their bonds: a cut takes of it too
+        self.has_stake_behind = False  # of members, beyond their bonds: a penalty takes of it too
         self.terms = terms or make_terms()
         self.now, self.number = 1_000_000, 100
         self.view = JobView.of(self.domain, self.job)
@@ -156,7 +156,7 @@ class Network:
         self.cancelled = False
         self.members: dict[tuple[Role, int], Member] = {}
         self.held: set[int] = set()
-        self.owing: dict[int, int] = {}  # seat: round of the miss
+        self.owing: dict[int, int] = {}  # seat: round of the missed duty
         self.ready, self.coming, self.going = set[int](), set[int](), set[int]()
         self.levels: dict[tuple[Role, Address], tuple[int, int]] = {}
         self.buckets: dict[int, int] = {}  # of providers' ids
@@ -164,7 +164,7 @@ class Network:
         self.seated, self.waited, self.committee = set[int](), set[int](), set[int]()
         self.settled: list[Past] = []
         self.funded, self.claimed, self.refunded, self.burnt, self.burnt_to = funded, 0, 0, 0, 0
-        params = Params(MISS_CUT_BPS, WINNER_BPS, 1, 80, 80)
+        params = Params(PENALTY_BPS, WINNER_BPS, 1, 80, 80)
         spec = (digest("spec"), cid("spec"), digest("terms"), self.terms, params)
         self.emit(ev.JobCreated(self.job, address("submitter"), *spec, address("policy"), funded))
         self.credits: dict[Address, int] = {}
@@ -201,13 +201,13 @@ class Network:
         return next(mine, None)
 
     def at(self, role: Role, index: int, round: int) -> Member:
-        """Who has the seat or the place in a round that it counts in."""
+        """Who has the seat or the slot in a round that it counts in."""
         held = [m for m in self.members.values() if (m.role, m.index) == (role, index)]
         return max((m for m in held if m.start <= round), key=lambda m: m.id)
 
-    def _held(self, place: int) -> list[Member]:
+    def _held(self, slot: int) -> list[Member]:
         held = self.members.values()
-        return [m for m in held if (m.role, m.index) == (Role.VERIFIER, place)]
+        return [m for m in held if (m.role, m.index) == (Role.VERIFIER, slot)]
 
     @property
     def following(self) -> int:
@@ -231,7 +231,7 @@ class Network:
         is_left = self.phase is Phase.WAITING and index in self.going
         return self.round + 1 if is_left else self.following
 
-    def sit(self, account: Address, seat: int) -> None:
+    def join(self, account: Address, seat: int) -> None:
         need(seat < self.terms.seats, "no such seat")
         need(seat not in self.held | set(self.owing) | self.seated, "taken")
         m = self._new(Role.PROVIDER, account, seat, self.terms.provider_bond)
@@ -263,7 +263,7 @@ class Network:
             self.coming.discard(m.index)
         else:
             self.ready.discard(m.index)
-        self.emit(ev.PlaceLeaving(self.job, m.account, PlaceIndex(m.index), id, end))
+        self.emit(ev.SlotLeaving(self.job, m.account, SlotIndex(m.index), id, end))
 
     def disagree(self, account: Address) -> None:
         m = self._staying(account, Role.PROVIDER)
@@ -298,39 +298,39 @@ class Network:
         held = [m for m in self.members.values() if (m.role, m.index) == (Role.PROVIDER, seat)]
         return max(held, key=lambda each: each.id)
 
-    def cut_seat(self, seat: int) -> None:
-        need(seat in self.owing, "no miss")
+    def penalise_seat(self, seat: int) -> None:
+        need(seat in self.owing, "no missed duty")
         del self.owing[seat]
         m = self._newest(seat)
         if m.to > self.round:
             self._end(m, self.round)
         missed = self.following - 1 if self.following else 0
-        self._cut(m, max(m.start, missed), Miss.SEAT)
+        self._penalise(m, max(m.start, missed), MissedDuty.SEAT)
 
-    def enrol(self, account: Address, place: int, bond: int) -> None:
-        need(bond >= self.terms.verifier_bond and place < self.terms.places, "no")
+    def enrol(self, account: Address, slot: int, bond: int) -> None:
+        need(bond >= self.terms.verifier_bond and slot < self.terms.slots, "no")
         need(self.phase is not Phase.CLOSED and self.own(account) is None, "no")
-        taken = {m.index: m for m in self.members.values() if self._has_place(m)}
-        outbids = place in taken and self._make_room(place, bond, taken)
-        m = self._new(Role.VERIFIER, account, place, bond)
+        taken = {m.index: m for m in self.members.values() if self._has_slot(m)}
+        outbids = slot in taken and self._make_room(slot, bond, taken)
+        m = self._new(Role.VERIFIER, account, slot, bond)
         m.ready_until = self.now + self.terms.ready_seconds
         start = RoundIndex(m.start)
-        where = (PlaceIndex(place), HolderId(m.id), start, bond, m.ready_until)
+        where = (SlotIndex(slot), HolderId(m.id), start, bond, m.ready_until)
         self.emit(ev.Enrolled(self.job, account, *where))
         if outbids:
             self._is_ready(m)
 
-    def _has_place(self, m: Member) -> bool:
+    def _has_slot(self, m: Member) -> bool:
         return m.role is Role.VERIFIER and m.to == FOREVER and not m.released
 
-    def _make_room(self, place: int, bond: int, taken: dict[int, Member]) -> bool:
-        """Whether the place is that of a smaller bond, and not of one never ready."""
-        m = taken[place]
+    def _make_room(self, slot: int, bond: int, taken: dict[int, Member]) -> bool:
+        """Whether the slot is that of a smaller bond, and not of one never ready."""
+        m = taken[slot]
         if m.ready_until and self.now >= m.ready_until:
             self._end(m, self.following)
             self._release(m)
             return False
-        need(len(taken) == self.terms.places, "other places are free")
+        need(len(taken) == self.terms.slots, "other slots are free")
         need(self.phase is not Phase.MERGE, "not while a round merges")
         lowest = min(taken.values(), key=lambda each: (each.bond, each.index))
         need(lowest is m and 10 * bond >= 11 * m.bond, "not a tenth above the smallest")
@@ -347,7 +347,7 @@ class Network:
         m.ready_until = 0
         is_now = self.phase is Phase.WAITING and m.start <= self.round
         (self.ready if is_now else self.coming).add(m.index)
-        self.emit(ev.Ready(self.job, m.account, PlaceIndex(m.index), HolderId(m.id)))
+        self.emit(ev.Ready(self.job, m.account, SlotIndex(m.index), HolderId(m.id)))
 
     def leave_pool(self, account: Address) -> None:
         m = self._staying(account, Role.VERIFIER)
@@ -360,7 +360,7 @@ class Network:
         is_closed = self.phase is Phase.CLOSED
         need(m.to != FOREVER or is_closed, "a member still")
         owes = role is Role.PROVIDER and m.index in self.owing
-        need(not (owes and self.at(role, m.index, FOREVER) is m), "an uncut miss")
+        need(not (owes and self.at(role, m.index, FOREVER) is m), "a penalty that is due")
         to = min(m.to, len(self.settled)) if is_closed else m.to
         if to > m.start:
             need(to <= len(self.settled), "its last round runs")
@@ -372,25 +372,25 @@ class Network:
         m.bond = 0
         self.emit(ev.Released(self.job, m.account, m.role, HolderId(m.id)))
 
-    # --- misses and falls ---
+    # --- missed duties and slashes ---
 
-    def _cut(self, m: Member, round: int, kind: Miss) -> None:
-        need((round, kind) not in m.cuts, "cut before")
-        m.cuts.add((round, kind))
+    def _penalise(self, m: Member, round: int, kind: MissedDuty) -> None:
+        need((round, kind) not in m.penalties, "penalised before")
+        m.penalties.add((round, kind))
         level, after = self.levels.get((m.role, m.account), (0, 0))
         level = max(0, level - max(0, round - max(m.start, after)))
         is_seat = m.role is Role.PROVIDER
         bond = self.terms.provider_bond if is_seat else self.terms.verifier_bond
-        whole = min(bond // 8, ceil(Fraction(bond * MISS_CUT_BPS, 10_000)) * 2**level)
-        cut = whole if self.has_stake_behind else min(whole, m.bond)
-        m.bond = max(0, m.bond - cut)
+        whole = min(bond // 8, ceil(Fraction(bond * PENALTY_BPS, 10_000)) * 2**level)
+        penalty = whole if self.has_stake_behind else min(whole, m.bond)
+        m.bond = max(0, m.bond - penalty)
         self.levels[m.role, m.account] = (level + 1, max(after, round + 1))
         where = (m.role, HolderId(m.id), RoundIndex(round), kind)
-        self.emit(ev.Missed(self.job, m.account, *where, cut))
+        self.emit(ev.Missed(self.job, m.account, *where, penalty))
 
-    def _missed(self, m: Member, round: int, kind: Miss) -> None:
-        """A miss frees the seat or the place at the next opening."""
-        self._cut(m, round, kind)
+    def _missed(self, m: Member, round: int, kind: MissedDuty) -> None:
+        """A missed duty frees the seat or the slot at the next round start."""
+        self._penalise(m, round, kind)
         if m.to == FOREVER:
             if m.role is Role.PROVIDER:
                 self.held.discard(m.index)
@@ -404,11 +404,11 @@ class Network:
         else:
             self._end(m, self.following)
 
-    def fall(self, role: Role, id: int, winner: Address, lowest: int = FOREVER) -> None:
+    def slash(self, role: Role, id: int, winner: Address, lowest: int = FOREVER) -> None:
         """A lost game, or no key by half of a window."""
         m = self.member(role, id)
-        need(not m.fallen, "fallen")
-        m.fallen = True
+        need(not m.slashed, "slashed")
+        m.slashed = True
         if role is Role.PROVIDER:
             windows = [p.ends["window"] > self.now for p in self.settled]
             later = (r for r, is_open in enumerate(windows) if r >= m.start and is_open)
@@ -421,22 +421,22 @@ class Network:
         slashed = m.bond if role is Role.PROVIDER else m.bond // 2
         m.bond -= slashed
         what = (role, HolderId(id), RoundIndex(m.lost_from), slashed)
-        self.emit(ev.Fell(self.job, m.account, winner, *what))
+        self.emit(ev.HolderSlashed(self.job, m.account, winner, *what))
 
-    def cut_member(self, round: int, id: int) -> None:
+    def penalise_member(self, round: int, id: int) -> None:
         m = self.member(Role.VERIFIER, id)
         need(m.start <= round < m.to and m.index in self.absent(round), "not absent")
         if round < len(self.settled):
             need(self.now < self.settled[round].ends["window"], "too late")
-        self._missed(m, round, Miss.SILENCE)
+        self._missed(m, round, MissedDuty.SILENCE)
 
     def absent(self, round: int) -> set[int]:
         if round == len(self.settled):
             return set(self.silent)
         return self.settled[round].absent
 
-    def _is_signing(self, past: Past) -> bool:
-        return any(past.digest) and self.now < past.ends["audit"]
+    def _is_signing(self, settled_round: Past) -> bool:
+        return any(settled_round.digest) and self.now < settled_round.ends["audit"]
 
     # --- phases ---
 
@@ -483,7 +483,7 @@ class Network:
         self.committee_draw, self.audit_seed, self.silent = 0, Digest(ZERO), set[int]()
         self.commits: dict[int, Digest] = {}
         self.reveals: dict[int, Reveal] = {}
-        self.words: dict[int, int] = {}
+        self.votes: dict[int, int] = {}
         self.phase, self.deadline = Phase.TRAIN, self.now + self.terms.train_seconds
         members = map(bitmap, (self.seated, self.ready, self.committee))
         self.emit(
@@ -507,7 +507,12 @@ class Network:
             self._end_train(set())
 
     def commitment(self, account: Address, seat: int, reveal: Reveal) -> Digest:
-        parts = (keccak(reveal.leaves), reveal.update_root, self.model, reveal.key_hash)
+        parts = (
+            keccak(reveal.checkpoint_commitments),
+            reveal.update_root,
+            self.model,
+            reveal.key_hash,
+        )
         who = (self.seed, seat, int(account, 16))
         return self.tagged("atoll.commit.v2", self.round, *who, *parts, reveal.salt)
 
@@ -535,7 +540,7 @@ class Network:
             newest = {
                 p: max(m.start for m in self._held(p) if m.to == FOREVER) for p in self.coming
             }
-            kept = {place for place, start in newest.items() if start <= self.round}
+            kept = {slot for slot, start in newest.items() if start <= self.round}
             self.ready |= kept
             self.coming -= kept
             self._wait_for_members(missed)
@@ -585,23 +590,23 @@ class Network:
         self.number += 1  # what is said in that block itself draws nothing yet
 
     @property
-    def words_end(self) -> int:
-        """The last quarter of a committee draw is for signatures over words that are fixed."""
+    def votes_end(self) -> int:
+        """The last quarter of a committee draw is for signatures over votes that are fixed."""
         return self.deadline - self.terms.merge_seconds // 4
 
     def say(self, account: Address, has: int) -> None:
-        need(self.phase is Phase.MERGE and self.now < self.words_end, "not now")
-        places = (p for p in self.committee if self._sits(p, account))
-        place = next(places, None)
-        need(place is not None and place not in self.words, "nothing to say")
-        assert place is not None
-        self.words[place] = has
-        where = (PlaceIndex(place), RoundIndex(self.round), self.committee_draw, Bitmap(has))
-        self.emit(ev.Said(self.job, account, *where))
+        need(self.phase is Phase.MERGE and self.now < self.votes_end, "not now")
+        slots = (p for p in self.committee if self._sits(p, account))
+        slot = next(slots, None)
+        need(slot is not None and slot not in self.votes, "nothing to say")
+        assert slot is not None
+        self.votes[slot] = has
+        where = (SlotIndex(slot), RoundIndex(self.round), self.committee_draw, Bitmap(has))
+        self.emit(ev.Voted(self.job, account, *where))
         self._seed_audit()
 
-    def _sits(self, place: int, account: Address) -> bool:
-        return self.at(Role.VERIFIER, place, self.round).account == account
+    def _sits(self, slot: int, account: Address) -> bool:
+        return self.at(Role.VERIFIER, slot, self.round).account == account
 
     def seed_audit(self) -> None:
         need(self.phase is Phase.MERGE and not any(self.audit_seed), "not now")
@@ -618,13 +623,13 @@ class Network:
 
     def _next_committee(self) -> None:
         self._seed_audit()
-        self.silent |= self.committee - set(self.words)
+        self.silent |= self.committee - set(self.votes)
         self.committee_draw += 1
         self.committee_seed = hashed(
             self.audit_seed if self.committee_draw == 1 else self.committee_seed,
             self.committee_draw,
         )
-        self.committee, self.words = smallest(self.committee_seed, self.ready, 32), {}
+        self.committee, self.votes = smallest(self.committee_seed, self.ready, 32), {}
         self.deadline = self.now + self.terms.merge_seconds
         told = (self.committee_draw, bitmap(self.committee), self.deadline)
         self.emit(ev.CommitteeDrawn(self.job, RoundIndex(self.round), *told))
@@ -632,27 +637,30 @@ class Network:
     # --- settling ---
 
     @property
-    def words_acc(self) -> Digest:
+    def votes_acc(self) -> Digest:
         accumulator = self.committee_seed[:28] + bytes(4)
-        for place, has in self.words.items():
-            accumulator = hashed(accumulator, place, has)[:28] + bytes(4)
+        for slot, has in self.votes.items():
+            accumulator = hashed(accumulator, slot, has)[:28] + bytes(4)
         return Digest(accumulator)
 
-    def had(self, spare: int = 0) -> set[int]:
+    def available(self, spare: int = 0) -> set[int]:
         """What more than half have said to have; `spare` would still say so of everything."""
-        count = {s: sum(w >> s & 1 for w in self.words.values()) for s in self.seated}
+        count = {s: sum(w >> s & 1 for w in self.votes.values()) for s in self.seated}
         return {s for s in self.seated if 2 * (count[s] + spare) > len(self.committee)}
 
     def settle(
         self, signers: set[int], excluded: set[int] | None = None, merged: int | None = None
     ) -> None:
-        """`signers` are places."""
+        """`signers` are slots."""
         need(self.phase is Phase.MERGE and self.now < self.last_moment, "not now")
-        missing = len(self.committee) - len(self.words)
-        had, out = self.had(), excluded or set()
-        need(self.now >= self.words_end or self.had(missing) == had, "still open")
-        merged = len(had - out) if merged is None else merged
-        need(out <= had and len(out) <= self.terms.f and merged + len(out) <= len(had), "unsound")
+        missing = len(self.committee) - len(self.votes)
+        available, out = self.available(), excluded or set()
+        need(self.now >= self.votes_end or self.available(missing) == available, "still open")
+        merged = len(available - out) if merged is None else merged
+        need(
+            out <= available and len(out) <= self.terms.f and merged + len(out) <= len(available),
+            "unsound",
+        )
         need(signers <= self.committee, "no member's")
         need(3 * len(signers) >= 2 * len(self.committee), "too few signers")
         verdict = self.verdict(out, merged)
@@ -668,14 +676,14 @@ class Network:
 
     def verdict(self, excluded: set[int], merged: int) -> Verdict:
         """What honest members would say of the merge."""
-        state = self.state_of(self.round + 1, str(sorted(self.had() - excluded)))
+        state = self.state_of(self.round + 1, str(sorted(self.available() - excluded)))
         return Verdict(bitmap(excluded), merged, state, cid(state.hex()), bytes(8))
 
     def certified(self, verdict: Verdict) -> Digest:
         """What the committee signs."""
         loss = verdict.loss + bytes(24)
         said = (verdict.excluded, verdict.merged, verdict.state, keccak(verdict.cid), loss)
-        return self.tagged("atoll.certificate.v1", self.round, self.seed, self.words_acc, *said)
+        return self.tagged("atoll.certificate.v1", self.round, self.seed, self.votes_acc, *said)
 
     def settle_late(self) -> None:
         need(self.phase is Phase.MERGE and self.now < self.last_moment, "not now")
@@ -689,15 +697,15 @@ class Network:
     def _store(self, verdict: Verdict, signed: Digest, signers: set[int]) -> None:
         self._seed_audit()
         need(any(self.audit_seed), "nobody knows the audit seed yet")
-        had, terms = self.had(), self.terms
-        facts = Facts(
+        available, terms = self.available(), self.terms
+        record = RoundRecord(
             self.seed,
             self.audit_seed,
             self.reveals_acc,
-            self.words_acc,
+            self.votes_acc,
             self.model,
             bitmap(self.seated),
-            bitmap(had),
+            bitmap(available),
             verdict.excluded,
             bitmap(self.ready),
             bitmap(self.committee),
@@ -706,29 +714,29 @@ class Network:
         in_vain = any(signed) and not verdict.merged
         unearned = {s for s in self.seated if in_vain and self._is_short(self.reveals[s])}
         drawn = self._drawn(numbers(verdict.excluded), is_last)
-        silent = self.committee - set(self.words) if self.now >= self.words_end else set()
-        past = Past(
+        silent = self.committee - set(self.votes) if self.now >= self.votes_end else set()
+        settled_round = Past(
             at=self.now,
             ends=self._ends(is_last),
-            facts=facts,
+            record=record,
             digest=signed,
             state=verdict.state,
             holders={s: self.at(Role.PROVIDER, s, self.round).id for s in self.seated},
-            places={
+            slots={
                 p: self.at(Role.VERIFIER, p, self.round).id for p in self.ready | self.committee
             },
-            done={s: len(self.reveals[s].leaves) // 64 for s in self.seated},
+            done={s: len(self.reveals[s].checkpoint_commitments) // 64 for s in self.seated},
             reveals=dict(self.reveals),
             drawn=set(drawn),
             auditors=self._auditors(drawn, 2 if is_last else 1),
             signed=set(signers),
             absent=self.silent | silent,
-            pay=had - unearned,
+            pay=available - unearned,
             unearned=unearned,
-            words=dict(self.words),
+            votes=dict(self.votes),
         )
-        self.settled.append(past)
-        told = (signed, verdict, bitmap(had), bitmap(signers), facts)
+        self.settled.append(settled_round)
+        told = (signed, verdict, bitmap(available), bitmap(signers), record)
         self.emit(ev.Settled(self.job, RoundIndex(self.round), *told))
 
     def _drawn(self, excluded: set[int], is_last: bool) -> dict[int, int]:
@@ -741,9 +749,9 @@ class Network:
         if count < len(order):
             by_ticket = sorted(order, key=lambda s: (hashed(self.audit_seed, s), s))
             order, behind = by_ticket[:count], [s for s in by_ticket if s in excluded]
-        places = {s: count + at for at, s in enumerate(behind)}
-        places |= {s: at for at, s in enumerate(order)}
-        return {s: at for s, at in places.items() if self.reveals[s].leaves}
+        positions = {s: count + at for at, s in enumerate(behind)}
+        positions |= {s: at for at, s in enumerate(order)}
+        return {s: at for s, at in positions.items() if self.reveals[s].checkpoint_commitments}
 
     def _auditors(self, drawn: dict[int, int], count: int) -> dict[int, set[int]]:
         """Drawn seats go round the pool."""
@@ -781,28 +789,31 @@ class Network:
 
     def _is_short(self, reveal: Reveal) -> bool:
         whole = self.terms.steps // self.terms.segment_steps
-        return len(reveal.leaves) // 64 * 4 < 3 * whole
+        return len(reveal.checkpoint_commitments) // 64 * 4 < 3 * whole
 
     def _note_short(self) -> None:
-        """Each holder's bucket: two in for a short round, one out for another, a miss at three."""
-        past = self.settled[-1]
-        for seat, id in past.holders.items():
+        """Each holder's bucket: two in for a short round, one out for another, a missed duty at
+        three."""
+        settled_round = self.settled[-1]
+        for seat, id in settled_round.holders.items():
             level = self.buckets.get(id, 0)
-            level = level + 2 if self._is_short(past.reveals[seat]) else max(0, level - 1)
+            level = level + 2 if self._is_short(settled_round.reveals[seat]) else max(0, level - 1)
             self.buckets[id] = level
             if level >= 3:
                 self._free({seat})
 
     def sign(self, id: int) -> None:
-        past = self.settled[-1] if self.settled else None
-        need(past is not None and self._is_signing(past), "over")
-        assert past is not None
-        place = next((p for p, held in past.places.items() if held == id), None)
-        in_committee = place is not None and past.facts.committee >> place & 1
-        need(in_committee and place not in past.signed, "nothing to sign")
-        assert place is not None
-        past.signed.add(place)
-        self.emit(ev.Signed(self.job, RoundIndex(len(self.settled) - 1), bitmap(past.signed)))
+        settled_round = self.settled[-1] if self.settled else None
+        need(settled_round is not None and self._is_signing(settled_round), "over")
+        assert settled_round is not None
+        slot = next((p for p, held in settled_round.slots.items() if held == id), None)
+        in_committee = slot is not None and settled_round.record.committee >> slot & 1
+        need(in_committee and slot not in settled_round.signed, "nothing to sign")
+        assert slot is not None
+        settled_round.signed.add(slot)
+        self.emit(
+            ev.Signed(self.job, RoundIndex(len(self.settled) - 1), bitmap(settled_round.signed))
+        )
 
     def cancel(self) -> None:
         need(not self.cancelled and self.phase is not Phase.CLOSED, "no")
@@ -814,198 +825,209 @@ class Network:
     # --- audits ---
 
     def duties(self, round: int, id: int) -> set[int]:
-        past = self.settled[round]
-        place = next((p for p, held in past.places.items() if held == id), None)
-        return {s for s, places in past.auditors.items() if place in places}
+        settled_round = self.settled[round]
+        slot = next((p for p, held in settled_round.slots.items() if held == id), None)
+        return {s for s, slots in settled_round.auditors.items() if slot in slots}
 
     def audit_report(self, round: int, id: int, audit_report: Digest) -> None:
         """The last one counts, if it was sealed in AUDIT."""
-        past = self.settled[round]
-        need(id not in past.bodies, "opened")
-        past.audit_reports.pop(id, None)
-        if past.at <= self.now < past.ends["audit"]:
-            past.audit_reports[id] = audit_report
+        settled_round = self.settled[round]
+        need(id not in settled_round.bodies, "opened")
+        settled_round.audit_reports.pop(id, None)
+        if settled_round.at <= self.now < settled_round.ends["audit"]:
+            settled_round.audit_reports[id] = audit_report
         account = self.member(Role.VERIFIER, id).account
         self.emit(ev.AuditReportSealed(self.job, account, RoundIndex(round), audit_report))
 
     def open_audit_report(self, round: int, id: int, body: bytes, salt: Digest) -> None:
-        past = self.settled[round]
-        need(past.ends["audit"] <= self.now < past.ends["open"], "not now")
+        settled_round = self.settled[round]
+        need(settled_round.ends["audit"] <= self.now < settled_round.ends["open"], "not now")
         m = self.member(Role.VERIFIER, id)
-        parts = (past.facts.audit_seed, id, int(m.account, 16), keccak(body), salt)
+        parts = (settled_round.record.audit_seed, id, int(m.account, 16), keccak(body), salt)
         given = self.tagged("atoll.audit-report.v1", round, *parts)
         need(
-            past.audit_reports.get(id) == given and id not in past.bodies and body,
+            settled_round.audit_reports.get(id) == given
+            and id not in settled_round.bodies
+            and body,
             "another audit report",
         )
         seats = [body[at] for at in range(0, len(body), 35)]
         need(set(seats) <= self.duties(round, id) and seats == sorted(set(seats)), "no duties")
-        past.bodies[id] = body
+        settled_round.bodies[id] = body
         self.emit(ev.Opened(self.job, m.account, HolderId(id), RoundIndex(round), body))
 
     def show_key(self, round: int, seat: int, key: Digest) -> None:
-        past = self.settled[round]
-        need(seat in past.holders, "nobody's")
+        settled_round = self.settled[round]
+        need(seat in settled_round.holders, "nobody's")
         need(any(key), "no key")
-        if self.now > past.at:
-            past.keys[seat] = key
-        account = self.member(Role.PROVIDER, past.holders[seat]).account
+        if self.now > settled_round.at:
+            settled_round.keys[seat] = key
+        account = self.member(Role.PROVIDER, settled_round.holders[seat]).account
         self.emit(ev.KeyShown(self.job, account, RoundIndex(round), key))
 
     def leak(self, round: int, seat: int, key: Digest, by: Address) -> None:
         """Half of the pay is who shows it's, the rest is burnt later."""
-        past = self.settled[round]
-        need(self.now < past.ends["audit"] and seat in past.pay, "no")
-        need(any(key) and hashed(key) == past.reveals[seat].key_hash, "another key")
-        need(self.member(Role.PROVIDER, past.holders[seat]).account != by, "its own")
-        past.keys[seat] = key
-        past.leaked.add(seat)
-        past.pay.discard(seat)
+        settled_round = self.settled[round]
+        need(self.now < settled_round.ends["audit"] and seat in settled_round.pay, "no")
+        need(any(key) and hashed(key) == settled_round.reveals[seat].key_hash, "another key")
+        need(self.member(Role.PROVIDER, settled_round.holders[seat]).account != by, "its own")
+        settled_round.keys[seat] = key
+        settled_round.leaked.add(seat)
+        settled_round.pay.discard(seat)
         self.emit(ev.Leaked(self.job, by, SeatIndex(seat), RoundIndex(round), key))
-        self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
-        past.contests[0, seat] = None
-        past.accusers[0, seat] = by
+        self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(settled_round.pay)))
+        settled_round.contests[0, seat] = None
+        settled_round.accusers[0, seat] = by
 
     def late_vote(self, round: int, id: int, has: int) -> None:
-        past, m = self.settled[round], self.member(Role.VERIFIER, id)
-        need(self.now < past.ends["audit"], "too late")
+        settled_round, m = self.settled[round], self.member(Role.VERIFIER, id)
+        need(self.now < settled_round.ends["audit"], "too late")
         need(m.start <= round + 1 and m.to > round, "not then")
-        past.late[id] = past.late.get(id, 0) | has
+        settled_round.late[id] = settled_round.late.get(id, 0) | has
         where = (RoundIndex(round), HolderId(id), Bitmap(has))
         self.emit(ev.LateVote(self.job, m.account, *where))
 
     def grant(self, round: int, seat: int) -> None:
-        """More than half of both committees, of places that said so in time or late."""
-        past = self.settled[round]
-        need(self.now < past.ends["audit"] and seat not in past.leaked, "no")
-        electors = numbers(past.facts.committee)
+        """More than half of both committees, of slots that said so in time or late."""
+        settled_round = self.settled[round]
+        need(self.now < settled_round.ends["audit"] and seat not in settled_round.leaked, "no")
+        electors = numbers(settled_round.record.committee)
         if round + 1 < len(self.settled):
-            electors |= numbers(self.settled[round + 1].facts.committee)
+            electors |= numbers(self.settled[round + 1].record.committee)
         elif self.phase not in {Phase.WAITING, Phase.CLOSED}:
             electors |= self.committee
-        told = {p for p, has in past.words.items() if has >> seat & 1}
-        for id in (id for id, has in past.late.items() if has >> seat & 1):
+        told = {p for p, has in settled_round.votes.items() if has >> seat & 1}
+        for id in (id for id, has in settled_round.late.items() if has >> seat & 1):
             m = self.member(Role.VERIFIER, id)
-            when = round if past.facts.committee >> m.index & 1 else round + 1
+            when = round if settled_round.record.committee >> m.index & 1 else round + 1
             told |= {m.index} & electors if m.start <= when < m.to else set()
-        need(2 * len(told) > len(electors), "not had")
-        need(seat not in past.unearned, "earned nothing")
-        past.pay.add(seat)
-        self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
+        need(2 * len(told) > len(electors), "not available")
+        need(seat not in settled_round.unearned, "earned nothing")
+        settled_round.pay.add(seat)
+        self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(settled_round.pay)))
 
     def _keyless(self, round: int, seat: int) -> Member:
-        past = self.settled[round]
-        need(seat in past.drawn, "not drawn")
-        shown = past.keys.get(seat)
-        is_right = shown is not None and hashed(shown) == past.reveals[seat].key_hash
+        settled_round = self.settled[round]
+        need(seat in settled_round.drawn, "not drawn")
+        shown = settled_round.keys.get(seat)
+        is_right = shown is not None and hashed(shown) == settled_round.reveals[seat].key_hash
         need(not is_right, "shown")
-        return self.member(Role.PROVIDER, past.holders[seat])
+        return self.member(Role.PROVIDER, settled_round.holders[seat])
 
     def report_missing_key(self, round: int, seat: int) -> None:
-        past = self.settled[round]
-        need(past.ends["keys"] <= self.now < past.ends["window"], "not now")
+        settled_round = self.settled[round]
+        need(settled_round.ends["keys"] <= self.now < settled_round.ends["window"], "not now")
         m = self._keyless(round, seat)
-        need((round, Miss.KEY) not in m.cuts, "done")
-        if seat in past.pay:
-            past.pay.discard(seat)
-            self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
+        need((round, MissedDuty.KEY) not in m.penalties, "done")
+        if seat in settled_round.pay:
+            settled_round.pay.discard(seat)
+            self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(settled_round.pay)))
         self.emit(ev.Struck(self.job, RoundIndex(round), SeatIndex(seat)))
-        self._missed(m, round, Miss.KEY)
+        self._missed(m, round, MissedDuty.KEY)
 
     def no_key(self, round: int, seat: int, by: Address) -> None:
-        past = self.settled[round]
-        need(past.ends["half"] <= self.now < past.ends["window"], "not now")
+        settled_round = self.settled[round]
+        need(settled_round.ends["half"] <= self.now < settled_round.ends["window"], "not now")
         m = self._keyless(round, seat)
-        need(not m.fallen, "fallen")
-        self.fall(Role.PROVIDER, m.id, by, round)
+        need(not m.slashed, "slashed")
+        self.slash(Role.PROVIDER, m.id, by, round)
 
     def report_absent(self, round: int, id: int) -> None:
-        past = self.settled[round]
-        need(past.ends["open"] <= self.now < past.ends["window"], "not now")
-        body = past.bodies.get(id, b"")
+        settled_round = self.settled[round]
+        need(settled_round.ends["open"] <= self.now < settled_round.ends["window"], "not now")
+        body = settled_round.bodies.get(id, b"")
         left = self.duties(round, id) - {body[at] for at in range(0, len(body), 35)}
         need(left, "nothing excluded")
-        self._missed(self.member(Role.VERIFIER, id), round, Miss.AUDIT)
+        self._missed(self.member(Role.VERIFIER, id), round, MissedDuty.AUDIT)
 
     def drop(self, round: int, id: int, seat: int) -> None:
-        """An opened *differs* that was not played: half of what is left, once a seat."""
-        past, m = self.settled[round], self.member(Role.VERIFIER, id)
-        need(past.ends["half"] <= self.now < past.ends["window"], "not now")
-        body = past.bodies.get(id, b"")
+        """An opened *mismatch* that was not played: half of what is left, once a seat."""
+        settled_round, m = self.settled[round], self.member(Role.VERIFIER, id)
+        need(settled_round.ends["half"] <= self.now < settled_round.ends["window"], "not now")
+        body = settled_round.bodies.get(id, b"")
         said = {body[at]: body[at + 1 : at + 3] for at in range(0, len(body), 35)}
         need(said.get(seat, b"\xff\xff") != b"\xff\xff", "accuses nobody")
-        need((id, seat) not in past.dropped, "done")
-        past.dropped.add((id, seat))
+        need((id, seat) not in settled_round.dropped, "done")
+        settled_round.dropped.add((id, seat))
         m.bond -= m.bond // 2
-        where = (m.role, HolderId(id), RoundIndex(round), Miss.DROPPED)
+        where = (m.role, HolderId(id), RoundIndex(round), MissedDuty.DROPPED)
         self.emit(ev.Missed(self.job, m.account, *where, m.bond))
         if m.to == FOREVER:
             self._end(m, self.following)
         self.emit(ev.Dropped(self.job, HolderId(id), RoundIndex(round), SeatIndex(seat)))
 
     def prove(self, round: int, id: int, seat: int) -> None:
-        """Who accused a seat that has fallen is credited the fee."""
-        past, m = self.settled[round], self.member(Role.VERIFIER, id)
-        body = past.bodies.get(id, b"")
+        """Who accused a seat that has been slashed is credited the fee."""
+        settled_round, m = self.settled[round], self.member(Role.VERIFIER, id)
+        body = settled_round.bodies.get(id, b"")
         said = {body[at]: body[at + 1 : at + 3] for at in range(0, len(body), 35)}
         need(said.get(seat, b"\xff\xff") != b"\xff\xff", "accuses nobody")
-        need(self.member(Role.PROVIDER, past.holders[seat]).fallen, "not fallen")
-        need((id, seat) not in past.proven, "done")
-        past.proven.add((id, seat))
+        need(self.member(Role.PROVIDER, settled_round.holders[seat]).slashed, "not slashed")
+        need((id, seat) not in settled_round.proven, "done")
+        settled_round.proven.add((id, seat))
         where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
         self.emit(ev.Proven(self.job, *where))
         self._credit(m.account, self.terms.duty_fee)
 
     def told(self, round: int, seat: int, account: Address) -> Digest:
-        """What a *fine* of the account about this seat has to be, by the shown key."""
-        past = self.settled[round]
-        leaves, key = past.reveals[seat].leaves, past.keys[seat]
+        """What a *valid* of the account about this seat has to be, by the shown key."""
+        settled_round = self.settled[round]
+        checkpoint_commitments, key = (
+            settled_round.reveals[seat].checkpoint_commitments,
+            settled_round.keys[seat],
+        )
         plain = b""
-        for j in range(len(leaves) // 64):
+        for j in range(len(checkpoint_commitments) // 64):
             mask = hashed(key, j)
-            hidden = leaves[64 * j + 32 : 64 * j + 64]
+            hidden = checkpoint_commitments[64 * j + 32 : 64 * j + 64]
             plain += bytes(a ^ b for a, b in zip(hidden, mask, strict=True))
         return Digest(keccak(bytes.fromhex(account[2:]) + plain))
 
     def contest(self, round: int, id: int, seat: int, by: Address) -> None:
-        past = self.settled[round]
-        need(past.ends["open"] <= self.now < past.ends["window"], "not now")
-        need((id, seat) not in past.contests, "done")
-        need(not self.member(Role.PROVIDER, past.holders[seat]).fallen, "fallen")
-        need(seat in past.keys and hashed(past.keys[seat]) == past.reveals[seat].key_hash, "key")
-        body = past.bodies.get(id, b"")
+        settled_round = self.settled[round]
+        need(settled_round.ends["open"] <= self.now < settled_round.ends["window"], "not now")
+        need((id, seat) not in settled_round.contests, "done")
+        need(not self.member(Role.PROVIDER, settled_round.holders[seat]).slashed, "slashed")
+        need(
+            seat in settled_round.keys
+            and hashed(settled_round.keys[seat]) == settled_round.reveals[seat].key_hash,
+            "key",
+        )
+        body = settled_round.bodies.get(id, b"")
         parts = [body[at : at + 35] for at in range(0, len(body), 35)]
         said = [p for p in parts if p[0] == seat and p[1:3] == b"\xff\xff"]
         account = self.member(Role.VERIFIER, id).account
         need(said and said[0][3:] != self.told(round, seat, account), "it is right")
-        past.contests[id, seat] = None
-        past.accusers[id, seat] = by
+        settled_round.contests[id, seat] = None
+        settled_round.accusers[id, seat] = by
         where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
         self.emit(ev.Contested(self.job, by, *where))
 
     def settle_contest(self, round: int, id: int, seat: int) -> None:
-        past = self.settled[round]
-        need(self.now >= past.ends["window"], "not final")
-        need((id, seat) in past.contests and past.contests[id, seat] is None, "no")
-        holder = self.member(Role.PROVIDER, past.holders[seat])
+        settled_round = self.settled[round]
+        need(self.now >= settled_round.ends["window"], "not final")
+        need(
+            (id, seat) in settled_round.contests and settled_round.contests[id, seat] is None, "no"
+        )
+        holder = self.member(Role.PROVIDER, settled_round.holders[seat])
         wrong = round < holder.lost_from
-        past.contests[id, seat] = wrong
+        settled_round.contests[id, seat] = wrong
         where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
         self.emit(ev.ContestSettled(self.job, *where, wrong))
         if not id:
             price = self.terms.segment_steps * self.terms.tokens_per_step
-            half = past.done[seat] * price * self.terms.price_per_token // 2
-            self._credit(past.accusers[0, seat] if wrong else SINK, half)
+            half = settled_round.done[seat] * price * self.terms.price_per_token // 2
+            self._credit(settled_round.accusers[0, seat] if wrong else SINK, half)
             return
         m, fee = self.member(Role.VERIFIER, id), self.terms.duty_fee
         if not wrong:
             self._credit(m.account, fee)
             return
-        if (round, Miss.WORDS) in m.cuts:
+        if (round, MissedDuty.DIGEST) in m.penalties:
             return
-        first = ceil(Fraction(self.terms.verifier_bond * MISS_CUT_BPS, 10_000))
-        self._credit(past.accusers[id, seat], min(fee, first) // 2)
-        self._missed(m, round, Miss.WORDS)
+        first = ceil(Fraction(self.terms.verifier_bond * PENALTY_BPS, 10_000))
+        self._credit(settled_round.accusers[id, seat], min(fee, first) // 2)
+        self._missed(m, round, MissedDuty.DIGEST)
 
     def _credit(self, account: Address, amount: int) -> None:
         self.credits[account] = self.credits.get(account, 0) + amount
@@ -1020,17 +1042,17 @@ class Network:
     # --- money ---
 
     def worth(self, m: Member, round: int) -> int:
-        """What a holder earned in a settled round, falls apart."""
-        past, terms = self.settled[round], self.terms
+        """What a holder earned in a settled round, slashes apart."""
+        settled_round, terms = self.settled[round], self.terms
         if m.role is Role.PROVIDER:
-            is_its = past.holders.get(m.index) == m.id and m.index in past.pay
+            is_its = settled_round.holders.get(m.index) == m.id and m.index in settled_round.pay
             price = terms.segment_steps * terms.tokens_per_step * terms.price_per_token
-            return is_its * past.done.get(m.index, 0) * price
-        body = past.bodies.get(m.id, b"")
+            return is_its * settled_round.done.get(m.index, 0) * price
+        body = settled_round.bodies.get(m.id, b"")
         duties = (body[at : at + 35] for at in range(0, len(body), 35))
         seats = {duty[0] for duty in duties if duty[1:3] == b"\xff\xff"}
-        taken = {s for id, s in past.contests if id == m.id}
-        signed = past.places.get(m.index) == m.id and m.index in past.signed
+        taken = {s for id, s in settled_round.contests if id == m.id}
+        signed = settled_round.slots.get(m.index) == m.id and m.index in settled_round.signed
         return signed * terms.sign_fee + len(seats - taken) * terms.duty_fee
 
     def claim(self, role: Role, id: int, to: int) -> tuple[int, int]:
@@ -1055,10 +1077,10 @@ class Network:
         need(self.now >= self.settled[to - 1].ends["window"], "not over")
         price = self.terms.segment_steps * self.terms.tokens_per_step * self.terms.price_per_token
         amount = sum(
-            past.done[s] * price
-            for past in self.settled[self.burnt_to : to]
-            for s in past.done
-            if s not in past.pay | past.unearned
+            settled_round.done[s] * price
+            for settled_round in self.settled[self.burnt_to : to]
+            for s in settled_round.done
+            if s not in settled_round.pay | settled_round.unearned
         )
         self.burnt_to = to
         self.burnt += amount
@@ -1068,10 +1090,10 @@ class Network:
 # --- honest members ---
 
 
-def leaves_of(name: object, words: Sequence[Digest], key: Digest) -> bytes:
-    """Leaves of a round that nobody trained, whose plain words are these."""
+def checkpoint_commitments_of(name: object, tags: Sequence[Digest], key: Digest) -> bytes:
+    """Leaves of a round that nobody trained, whose plain work tags are these."""
     whole = b""
-    for j, plain in enumerate(words):
+    for j, plain in enumerate(tags):
         masked = bytes(a ^ b for a, b in zip(plain, hashed(key, j), strict=True))
         whole += digest(f"state {name} {j}") + masked
     return whole
@@ -1080,12 +1102,16 @@ def leaves_of(name: object, words: Sequence[Digest], key: Digest) -> bytes:
 def reveal_of(
     name: object, segments: int, words: list[Digest] | None = None
 ) -> tuple[Reveal, Digest, list[Digest]]:
-    """A reveal, its key and its plain words, which are made up where none are given."""
+    """A reveal, its key and its plain work tags, which are made up where none are given."""
     key = digest(f"key {name}")
     words = [digest(f"x {name} {j}") for j in range(segments)] if words is None else words
-    leaves = leaves_of(name, words, key)
+    checkpoint_commitments = checkpoint_commitments_of(name, words, key)
     root = digest(f"update {name}") if segments else Digest(ZERO)
-    return Reveal(root, hashed(key), digest(f"salt {name}"), leaves, cid(name)), key, words
+    return (
+        Reveal(root, hashed(key), digest(f"salt {name}"), checkpoint_commitments, cid(name)),
+        key,
+        words,
+    )
 
 
 def changed(reveal: Reveal, **fields: Digest) -> Reveal:

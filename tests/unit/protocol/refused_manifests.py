@@ -191,7 +191,7 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
         plain["robust"].update(f=2),
         plain["terms"].update(f=2),
     ),
-    "a reset period where nothing is carried": put("reset_period", value=2),
+    "a reset period where no state is carried": put("reset_period", value=2),
     "a reset period longer than the job": lambda plain: (
         plain["codec"].update(feedback="1"),
         plain.update(reset_period=plain["terms"]["rounds"] + 1),
@@ -230,6 +230,6 @@ NO_MANIFEST: dict[str, bytes] = {
     "a half float": b"\xf9\x7e\x00",
     "an empty map": b"\xa0",
     "a list": b"\x80",
-    "a link": b"\xd8\x2a\x58\x25\x00" + cid("x"),
+    "an update proof": b"\xd8\x2a\x58\x25\x00" + cid("x"),
 }
 """Bytes that are no document of a manifest's kind."""

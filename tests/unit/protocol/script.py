@@ -12,7 +12,7 @@ from tests.support.identities import accounts, digest
 from tests.unit.protocol.network import Network, reveal_of
 
 from atoll.protocol.audit_reports import Body, Duty
-from atoll.protocol.words import Address, Digest, Phase, Reveal, Role, SeatIndex, Terms
+from atoll.protocol.types import Address, Digest, Phase, Reveal, Role, SeatIndex, Terms
 
 PROVIDERS = accounts("provider", 8)
 SECRETS = {
@@ -28,7 +28,7 @@ class Script:
     """A network with members, and what they know that the chain does not.
 
     Attributes:
-        secrets: by (round, seat) the key and the plain words.
+        secrets: by (round, seat) the key and the plain work_tags.
         salts: of audit reports, by (round, id) with their body.
     """
 
@@ -38,14 +38,14 @@ class Script:
     reveals: dict[int, Reveal] = field(default_factory=dict)
 
     @classmethod
-    def ready(cls, terms: Terms | None = None, seats: int = 4, places: int = 4) -> Script:
-        """Seats and places taken, everybody ready, and nothing open yet."""
+    def ready(cls, terms: Terms | None = None, seats: int = 4, slots: int = 4) -> Script:
+        """Seats and slots taken, everybody ready, and nothing open yet."""
         net = Network(terms)
         for seat in range(seats):
-            net.sit(PROVIDERS[seat], seat)
-        for place in range(places):
-            net.enrol(VERIFIERS[place], place, net.terms.verifier_bond)
-            net.say_ready(VERIFIERS[place])
+            net.join(PROVIDERS[seat], seat)
+        for slot in range(slots):
+            net.enrol(VERIFIERS[slot], slot, net.terms.verifier_bond)
+            net.say_ready(VERIFIERS[slot])
         net.wait(1)
         return cls(net)
 
@@ -59,9 +59,9 @@ class Script:
         whole = net.terms.steps // net.terms.segment_steps
         name = f"{net.round} {net.seed.hex()} {seat}"
         done = whole if segments is None else segments
-        reveal, key, words = reveal_of(name, done)
+        reveal, key, work_tags = reveal_of(name, done)
         self.reveals[seat] = reveal
-        self.secrets[net.round, seat] = (key, words)
+        self.secrets[net.round, seat] = (key, work_tags)
         who = self.account(seat)
         net.commit(who, net.commitment(who, seat, reveal))
 
@@ -77,11 +77,11 @@ class Script:
         for seat in sorted(self.net.waited):
             self.reveal(seat)
 
-    def say(self, places: Iterable[int] | None = None, has: int | None = None) -> None:
+    def say(self, slots: Iterable[int] | None = None, has: int | None = None) -> None:
         """These of the committee, or all, have everything or what is given."""
         whole = sum(1 << seat for seat in self.net.seated)
-        for place in sorted(self.net.committee if places is None else places):
-            account = self.net.at(Role.VERIFIER, place, self.net.round).account
+        for slot in sorted(self.net.committee if slots is None else slots):
+            account = self.net.at(Role.VERIFIER, slot, self.net.round).account
             self.net.say(account, whole if has is None else has)
 
     def settle(self, excluded: set[int] | None = None, merged: int | None = None) -> None:
@@ -98,21 +98,21 @@ class Script:
 
     # --- its audit ---
 
-    def body(self, round: int, id: int, differs: dict[int, int] | None = None) -> bytes:
+    def body(self, round: int, id: int, mismatch: dict[int, int] | None = None) -> bytes:
         """What an honest auditor says, but that these seats differ at these segments."""
         account = self.net.member(Role.VERIFIER, id).account
         duties = []
         for seat in sorted(self.net.duties(round, id)):
-            at = (differs or {}).get(seat)
-            words = self.secrets[round, seat][1]
-            fine = Duty.fine(SeatIndex(seat), account, words)
-            duties.append(fine if at is None else Duty(SeatIndex(seat), at, digest("own")))
+            at = (mismatch or {}).get(seat)
+            work_tags = self.secrets[round, seat][1]
+            valid = Duty.valid(SeatIndex(seat), account, work_tags)
+            duties.append(valid if at is None else Duty(SeatIndex(seat), at, digest("own")))
         return Body(tuple(duties)).to_bytes()
 
     def audit_report(self, round: int, id: int, body: bytes | None = None) -> None:
         body, salt = self.body(round, id) if body is None else body, digest(f"salt {round} {id}")
         account = int(self.net.member(Role.VERIFIER, id).account, 16)
-        seed = self.net.settled[round].facts.audit_seed
+        seed = self.net.settled[round].record.audit_seed
         sealed = self.net.tagged(
             "atoll.audit-report.v1", round, seed, id, account, keccak(body), salt
         )
@@ -124,8 +124,8 @@ class Script:
 
     def auditors(self, round: int) -> list[int]:
         """Ids with duties."""
-        past = self.net.settled[round]
-        return [id for id in past.places.values() if self.net.duties(round, id)]
+        settled_round = self.net.settled[round]
+        return [id for id in settled_round.slots.values() if self.net.duties(round, id)]
 
     def audit(self, round: int) -> None:
         """Audit reports, openings, keys of everybody; the clock is then where keys end."""
@@ -140,10 +140,10 @@ class Script:
         self.net.wait_until(ends["keys"])
 
     def guessed(self, round: int) -> tuple[int, SeatIndex]:
-        """An audit with keys, in which one auditor guessed its first word: who, of which seat."""
+        """An audit with keys, in which one auditor guessed its first digest: who, of which seat."""
         ends, (guesser, *others) = self.net.settled[round].ends, self.auditors(round)
         body = Body.from_bytes(self.body(round, guesser))
-        guess = Body((replace(body.duties[0], word=digest("guess")), *body.duties[1:]))
+        guess = Body((replace(body.duties[0], digest=digest("guess")), *body.duties[1:]))
         self.audit_report(round, guesser, guess.to_bytes())
         for id in others:
             self.audit_report(round, id)

@@ -1,4 +1,4 @@
-"""Audit reports: what they commit to, the bytes of their bodies, and whose words are right."""
+"""Audit reports: what they commit to, the bytes of their bodies, and whose work_tags are right."""
 
 from __future__ import annotations
 
@@ -8,35 +8,42 @@ import pytest
 from eth_hash.auto import keccak
 from tests.support.identities import address, digest
 
-from atoll.protocol.audit_reports import DUTY_BYTES, FINE, Body, Duty, audit_report_hash, fine_word
-from atoll.protocol.words import Domain, HolderId, JobId, RoundIndex, SeatIndex, Slot
+from atoll.protocol.audit_reports import (
+    DUTY_BYTES,
+    VALID,
+    Body,
+    Duty,
+    audit_report_hash,
+    valid_digest,
+)
+from atoll.protocol.types import Domain, HolderId, JobId, RoundId, RoundIndex, SeatIndex
 
-SLOT = Slot(Domain(1, address("rounds")), JobId(7), RoundIndex(3))
+ROUND_ID = RoundId(Domain(1, address("rounds")), JobId(7), RoundIndex(3))
 SEED, SALT = digest("audit"), digest("salt")
 MEMBER, OTHER = address("member"), address("other")
-WORDS = [digest(f"x {j}") for j in range(4)]
-DUTIES = tuple(Duty.fine(SeatIndex(seat), MEMBER, WORDS) for seat in (1, 4, 255))
+TAGS = [digest(f"x {j}") for j in range(4)]
+DUTIES = tuple(Duty.valid(SeatIndex(seat), MEMBER, TAGS) for seat in (1, 4, 255))
 BODY = Body(DUTIES)
 
 
-def test_a_fine_word_is_of_the_address_and_every_word() -> None:
-    right = fine_word(MEMBER, WORDS)
-    assert right == keccak(bytes.fromhex(MEMBER[2:]) + b"".join(WORDS))
-    wrong = [WORDS[:3], [*WORDS, WORDS[0]], [*WORDS[:3], digest("other")], WORDS[::-1]]
-    assert right not in {fine_word(MEMBER, words) for words in wrong}
-    assert fine_word(OTHER, WORDS) != right
+def test_a_valid_digest_is_of_the_address_and_every_work_tag() -> None:
+    right = valid_digest(MEMBER, TAGS)
+    assert right == keccak(bytes.fromhex(MEMBER[2:]) + b"".join(TAGS))
+    wrong = [TAGS[:3], [*TAGS, TAGS[0]], [*TAGS[:3], digest("other")], TAGS[::-1]]
+    assert right not in {valid_digest(MEMBER, work_tags) for work_tags in wrong}
+    assert valid_digest(OTHER, TAGS) != right
 
 
 def test_a_body_is_35_bytes_a_duty() -> None:
-    differs = Duty(SeatIndex(7), 3, digest("own"))
-    data = Body((DUTIES[0], differs)).to_bytes()
+    mismatch = Duty(SeatIndex(7), 3, digest("own"))
+    data = Body((DUTIES[0], mismatch)).to_bytes()
     assert data[:3] == b"\x01\xff\xff"
     assert data[35:38] == b"\x07\x00\x03"
     assert data[38:] == digest("own")
     assert len(data) == 2 * DUTY_BYTES
-    assert Body.from_bytes(data) == Body((DUTIES[0], differs))
-    assert (DUTIES[0].is_fine, differs.is_fine) == (True, False)
-    assert DUTIES[0].at == FINE
+    assert Body.from_bytes(data) == Body((DUTIES[0], mismatch))
+    assert (DUTIES[0].is_valid, mismatch.is_valid) == (True, False)
+    assert DUTIES[0].at == VALID
 
 
 def test_what_is_said_of_a_seat_is_found() -> None:
@@ -58,9 +65,9 @@ def test_bytes_that_are_no_duties_are_refused(size: int) -> None:
 
 
 def test_an_audit_report_binds_everything() -> None:
-    whole = (SLOT, SEED, (HolderId(2), MEMBER), BODY.hash, SALT)
+    whole = (ROUND_ID, SEED, (HolderId(2), MEMBER), BODY.hash, SALT)
     changes = (
-        (0, replace(SLOT, round=RoundIndex(4))),
+        (0, replace(ROUND_ID, round=RoundIndex(4))),
         (1, digest("fork")),
         (2, (HolderId(3), MEMBER)),
         (2, (HolderId(2), OTHER)),

@@ -10,7 +10,7 @@ from tests.support.identities import address, digest
 
 from atoll.protocol import bls
 from atoll.protocol.certificates import Bls, Ecdsa, alone
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 
 SECRETS = [bls.secret_of(digest(f"seed {i}")) for i in range(4)]
 COMMITTEE = [address(f"member {i}") for i in range(4)]

@@ -14,7 +14,7 @@ from atoll.errors import ManifestError
 from atoll.protocol import manifest as m
 from atoll.protocol.canonical import decode, encode
 from atoll.protocol.terms import check_terms
-from atoll.protocol.words import Terms
+from atoll.protocol.types import Terms
 
 
 def reader(spec: type[BaseModel], name: str) -> TypeAdapter[Any]:
@@ -81,9 +81,9 @@ def test_a_term_is_within_its_bounds(name: str, low: int, high: int) -> None:
 
 
 def test_segments_divide_a_round_and_can_be_opened_at_once() -> None:
-    for segment, is_fine in ((372, True), (744, True), (5, False), (0, False), (1488, False)):
+    for segment, is_valid in ((372, True), (744, True), (5, False), (0, False), (1488, False)):
         terms = replace(ROOMY, steps=1488, segment_steps=segment)
-        if is_fine:
+        if is_valid:
             check_terms(terms)
         else:
             with pytest.raises(ManifestError, match="segment_steps"):

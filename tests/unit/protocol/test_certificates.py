@@ -17,13 +17,22 @@ from atoll.protocol.certificates import (
     signers_of,
 )
 from atoll.protocol.hashing import certificate_hash
-from atoll.protocol.words import Address, Bitmap, Digest, Domain, JobId, RoundIndex, Slot, Verdict
+from atoll.protocol.types import (
+    Address,
+    Bitmap,
+    Digest,
+    Domain,
+    JobId,
+    RoundId,
+    RoundIndex,
+    Verdict,
+)
 
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-SLOT = Slot(Domain(1, address("rounds")), JobId(7), RoundIndex(3))
-SEED, WORDS = digest("seed"), digest("words")
+ROUND_ID = RoundId(Domain(1, address("rounds")), JobId(7), RoundIndex(3))
+SEED, VOTES = digest("seed"), digest("votes")
 VERDICT = Verdict(Bitmap(0b10), 5, digest("state"), cid("state"), bytes(8))
-HASH = certificate_hash(SLOT, SEED, WORDS, VERDICT)
+HASH = certificate_hash(ROUND_ID, SEED, VOTES, VERDICT)
 ACCOUNTS = [Account.from_key(bytes([i]) * 32) for i in range(1, 5)]
 COMMITTEE = [Address(account.address) for account in ACCOUNTS]
 
@@ -95,10 +104,10 @@ def test_every_field_is_signed() -> None:
         replace(VERDICT, cid=cid("another")),
         replace(VERDICT, loss=bytes(7) + b"\x01"),
     ]
-    hashes = {certificate_hash(SLOT, SEED, WORDS, verdict) for verdict in others}
-    for slot in (replace(SLOT, job=JobId(8)), replace(SLOT, round=RoundIndex(4))):
-        hashes.add(certificate_hash(slot, SEED, WORDS, VERDICT))
-    hashes |= {certificate_hash(SLOT, WORDS, SEED, VERDICT), HASH}
+    hashes = {certificate_hash(ROUND_ID, SEED, VOTES, verdict) for verdict in others}
+    for round_id in (replace(ROUND_ID, job=JobId(8)), replace(ROUND_ID, round=RoundIndex(4))):
+        hashes.add(certificate_hash(round_id, SEED, VOTES, VERDICT))
+    hashes |= {certificate_hash(ROUND_ID, VOTES, SEED, VERDICT), HASH}
     assert len(hashes) == 9
 
 

@@ -13,7 +13,7 @@ from atoll.protocol.checks import (
     name_odd,
     other_directions,
 )
-from atoll.protocol.words import SeatIndex
+from atoll.protocol.types import SeatIndex
 
 Rows = dict[int, np.ndarray]
 

@@ -11,7 +11,7 @@ from atoll.protocol.clocks import (
     last_audits,
     last_moment,
     seed_due,
-    words_end,
+    votes_end,
 )
 
 TERMS = make_terms(
@@ -53,7 +53,7 @@ def test_the_last_round_has_an_audit_for_each_seat_twice(
 
 
 def test_the_ends_of_a_committee_draw_and_of_a_job() -> None:
-    assert words_end(TERMS, 540) == 530
+    assert votes_end(TERMS, 540) == 530
     assert last_moment(TERMS) == 1_000_000 + 1_000 + 200 + 40 + 40
     behind = 1_001_280 + 16 * 7 + 11 + 13 + 17
     assert absolute_end(TERMS, 5) == behind + 6 * 5

@@ -15,7 +15,7 @@ from atoll.protocol.committee_draws import (
     following_committee,
     next_committee,
 )
-from atoll.protocol.words import Bitmap, SeatIndex, bits, to_bitmap
+from atoll.protocol.types import Bitmap, SeatIndex, bits, to_bitmap
 
 SEED = digest("audit")
 POOL = Bitmap((1 << 40) - 1)
@@ -66,14 +66,14 @@ def test_drawn_seats_go_round_the_pool_in_the_order_of_its_tickets() -> None:
     assert auditors_of(SEED, 5, Bitmap(0b100), is_last=True) == (2,)
 
 
-def test_duties_are_of_places_with_ascending_seats() -> None:
+def test_duties_are_of_slots_with_ascending_seats() -> None:
     drawn = {SeatIndex(seat): at for at, seat in enumerate((3, 1, 2, 0))}
     duties = draw_duties(SEED, drawn, Bitmap(0b100), is_last=True)
     assert duties == {2: (0, 1, 2, 3)}
     assert draw_duties(SEED, {}, POOL, is_last=False) == {}
 
 
-def test_a_committee_are_the_smallest_tickets_in_the_order_of_places() -> None:
+def test_a_committee_are_the_smallest_tickets_in_the_order_of_slots() -> None:
     assert list(draw_committee(SEED, POOL)) == sorted(in_draw(POOL)[:32])
     assert draw_committee(SEED, Bitmap(0b10110)) == (1, 2, 4)
     assert draw_committee(next_committee(SEED, 1), POOL) != draw_committee(SEED, POOL)

@@ -25,12 +25,12 @@ def test_a_link_anywhere_is_not_canonical(around: bytes) -> None:
         decode(around + LINK, 100)
 
 
-@pytest.mark.parametrize("opening", [b"\x81", b"\xa1\x61a", b"\xc1"])
-def test_containers_nest_to_a_depth_of_32(opening: bytes) -> None:
+@pytest.mark.parametrize("initial_state", [b"\x81", b"\xa1\x61a", b"\xc1"])
+def test_containers_nest_to_a_depth_of_32(initial_state: bytes) -> None:
     with pytest.raises(ValueError, match="deeper than 32"):
-        decode(opening * 33 + b"\x00", 100)
-    if opening != b"\xc1":  # a tag of DAG-CBOR holds a link alone
-        assert decode(opening * 32 + b"\x00", 100) is not None
+        decode(initial_state * 33 + b"\x00", 100)
+    if initial_state != b"\xc1":  # a tag of DAG-CBOR holds a link alone
+        assert decode(initial_state * 32 + b"\x00", 100) is not None
 
 
 @pytest.mark.parametrize(

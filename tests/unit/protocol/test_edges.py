@@ -21,7 +21,7 @@ from atoll.protocol.hashing import dither_key, keccak256
 from atoll.protocol.manifest import CodecSpec, LoraSpec, Manifest
 from atoll.protocol.rounds import apply
 from atoll.protocol.terms import check_terms
-from atoll.protocol.words import Digest, HolderId, Miss, Role, RoundIndex, Terms, Wei
+from atoll.protocol.types import Digest, HolderId, MissedDuty, Role, RoundIndex, Terms, Wei
 
 ONE_SEAT = {"seats": 1, "min_providers": 1, "f": 0}
 MANY = {"seats": terms.MAX_SEATS, "min_providers": 1, "f": 0}
@@ -32,8 +32,8 @@ EDGES: dict[str, tuple[Terms, dict[str, int]]] = {
     "the most seats": (make_terms(**MANY), {"seats": terms.MAX_SEATS + 1}),
     "nobody has to come": (make_terms(min_providers=1), {"min_providers": 0}),
     "everybody has to come": (make_terms(min_providers=4), {"min_providers": 5}),
-    "one place": (make_terms(places=1, min_verifiers=1), {"places": 0}),
-    "the most places": (make_terms(places=terms.MAX_PLACES), {"places": terms.MAX_PLACES + 1}),
+    "one slot": (make_terms(slots=1, min_verifiers=1), {"slots": 0}),
+    "the most slots": (make_terms(slots=terms.MAX_SLOTS), {"slots": terms.MAX_SLOTS + 1}),
     "one verifier": (make_terms(min_verifiers=1), {"min_verifiers": 0}),
     "all verifiers": (make_terms(min_verifiers=5), {"min_verifiers": 6}),
     "the least share": (make_terms(share_bps=1), {"share_bps": 0}),
@@ -133,10 +133,10 @@ def test_a_manifest_is_no_longer_than_a_gateway_gives_out(monkeypatch: pytest.Mo
         Manifest.model_validate(plain)
 
 
-def test_a_pieces_dither_is_of_its_seat_section_and_place() -> None:
+def test_a_pieces_dither_is_of_its_seat_section_and_position() -> None:
     seed = Digest(b"\x09" * 32)
-    place = bytes.fromhex("0102" + "03" + "04050607")
-    assert dither_key(seed, 0x0102, 3, 0x04050607) == keccak256(seed + place)
+    position = bytes.fromhex("0102" + "03" + "04050607")
+    assert dither_key(seed, 0x0102, 3, 0x04050607) == keccak256(seed + position)
 
 
 def test_what_was_claimed_and_burnt_adds_up() -> None:
@@ -179,23 +179,23 @@ def test_a_stranger_that_claims_no_credit_leaves_nothing_in_the_view() -> None:
     assert (view.paid, view.credits) == before
 
 
-def test_a_bond_has_nothing_below_zero_and_a_fall_takes_from_the_first_round_on() -> None:
+def test_a_bond_has_nothing_below_zero_and_a_slash_takes_from_the_first_round_on() -> None:
     """What a bond lacks was taken of the stake behind it."""
     script = Script.ready()
     view, account, bond = script.net.view, script.account(0), script.net.terms.provider_bond
-    where = (view.job_id, account, Role.PROVIDER, HolderId(1), RoundIndex(0), Miss.SEAT)
-    fell = (view.job_id, account, account, Role.PROVIDER, HolderId(1))
-    for cut, left in ((1, bond - 1), (bond - 2, 2), (bond, 0)):
-        found = apply(view, ev.Missed(*where, cut), view.block)
+    where = (view.job_id, account, Role.PROVIDER, HolderId(1), RoundIndex(0), MissedDuty.SEAT)
+    about = (view.job_id, account, account, Role.PROVIDER, HolderId(1))
+    for penalty, left in ((1, bond - 1), (bond - 2, 2), (bond, 0)):
+        found = apply(view, ev.Missed(*where, penalty), view.block)
         assert found.providers[HolderId(1)].bond == left
     for slashed, left in ((bond - 1, 1), (bond, 0), (bond + 1, 0)):
-        first = apply(view, ev.Fell(*fell, RoundIndex(7), slashed), view.block)
+        first = apply(view, ev.HolderSlashed(*about, RoundIndex(7), slashed), view.block)
         held = first.providers[HolderId(1)]
-        assert (held.bond, held.lost_from, held.has_fallen) == (left, 7, True)
+        assert (held.bond, held.lost_from, held.is_slashed) == (left, 7, True)
         for later, lost_from in ((5, 5), (9, 7)):
-            again = apply(first, ev.Fell(*fell, RoundIndex(later), 0), view.block)
+            again = apply(first, ev.HolderSlashed(*about, RoundIndex(later), 0), view.block)
             assert again.providers[HolderId(1)].lost_from == lost_from
-    released = apply(view, ev.Released(*fell[:2], Role.PROVIDER, HolderId(1)), view.block)
+    released = apply(view, ev.Released(*about[:2], Role.PROVIDER, HolderId(1)), view.block)
     assert released.providers[HolderId(1)].bond == 0
 
 
@@ -218,15 +218,15 @@ def test_a_round_needs_twice_what_it_bears_and_one_more() -> None:
     assert needed(f=0, min_providers=1, min_verifiers=2) == (1, 2)
 
 
-def test_who_has_no_place_in_a_round_is_paid_nothing_for_it() -> None:
+def test_who_has_no_slot_in_a_round_is_paid_nothing_for_it() -> None:
     script = Script.ready(make_terms(rounds=2))
     script.honest_round()
     view = script.net.view
-    (past,) = view.settled
+    (settled_round,) = view.settled
     stranger = replace(view.verifiers[HolderId(1)], id=HolderId(99))
-    assert pay.verifier_pay(view.require_terms(), past, stranger) == Wei(0)
+    assert pay.verifier_pay(view.require_terms(), settled_round, stranger) == Wei(0)
     other = replace(view.providers[HolderId(1)], id=HolderId(99))
-    assert pay.round_pay(view.require_terms(), past, other) == Wei(0)
+    assert pay.round_pay(view.require_terms(), settled_round, other) == Wei(0)
 
 
 def test_a_rounds_share_is_everybody_where_nobody_is_borne() -> None:

@@ -25,7 +25,10 @@ from tests.support.games import (
 )
 from tests.vectors import generate_games
 
-from atoll.protocol.games.claims import (
+from atoll.protocol.games.explanations import explain
+from atoll.protocol.games.game_machine import Game, GamePhase, IllegalMove, Outcome
+from atoll.protocol.games.judge import MAX_OPENINGS, Need
+from atoll.protocol.games.moves import (
     Claim,
     Move,
     OpenSteps,
@@ -33,32 +36,29 @@ from atoll.protocol.games.claims import (
     PickNode,
     PickStep,
     PostLeaf,
-    PostLink,
     PostTrace,
+    PostUpdateProof,
     ProgramPart,
     Prove,
     Reveal,
 )
-from atoll.protocol.games.judge import MAX_OPENINGS, Need
-from atoll.protocol.games.machine import Game, IllegalMove, Outcome, Phase
 from atoll.protocol.games.players import NothingDiffers, _part, answered, attack, defend
 from atoll.protocol.games.trees import CHUNK, PIECE
-from atoll.protocol.games.words import explain
 from atoll.protocol.hashing import keccak256
 from atoll.protocol.merkle import merkle_root
 from atoll.protocol.program import Fragment, Input, Part, Source
-from atoll.protocol.words import ZERO_DIGEST
+from atoll.protocol.types import ZERO_DIGEST
 
 VECTORS = Path(__file__).parents[2] / "vectors"
-JOB = Job(Shape(weights=300, micro_batches=2, segment=2, row=40, filler=3))
+JOB = Job(Shape(weights=300, micro_batches=2, segment=2, layer=40, filler=3))
 LAST = JOB.header.step_nodes - 1
 
 
 @cache
-def wrong_at(node: int, place: int, step: int = 1, job: Job = JOB) -> tuple[Party, Party]:
+def wrong_at(node: int, position: int, step: int = 1, job: Job = JOB) -> tuple[Party, Party]:
     """A holder whose claim is wrong, first at this byte of this node, and who is right."""
     base = job.claim()
-    tampers = {job.header.step_nodes - 1: flipped(-1), node: flipped(place)}
+    tampers = {job.header.step_nodes - 1: flipped(-1), node: flipped(position)}
     holder = Party(job, base, {step: tampers})
     claim = holder.claimed
     return Party(job, claim, {step: tampers}), Party(job, claim)
@@ -73,22 +73,24 @@ def positions() -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize(("node", "place"), positions())
-def test_a_wrong_bit_at_the_first_a_middle_and_the_last_element_of_a_node_falls(
-    node: int, place: int
+@pytest.mark.parametrize(("node", "position"), positions())
+def test_a_wrong_bit_at_the_first_a_middle_and_the_last_element_of_a_node_loses(
+    node: int, position: int
 ) -> None:
-    holder, challenger = wrong_at(node, place)
+    holder, challenger = wrong_at(node, position)
     moves = played(holder, challenger, holder.claim)
-    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+    assert moves[-1][2].outcome == Outcome.HOLDER_LOST
     assert moves[-1][2].node == node
 
 
-@pytest.mark.parametrize(("node", "place"), positions())
-def test_a_right_holder_stands_wherever_a_challenger_says_otherwise(node: int, place: int) -> None:
-    wrong, right = wrong_at(node, place)
+@pytest.mark.parametrize(("node", "position"), positions())
+def test_a_right_holder_stands_wherever_a_challenger_says_otherwise(
+    node: int, position: int
+) -> None:
+    wrong, right = wrong_at(node, position)
     claim = right.claimed
     moves = played(Party(JOB, claim), wrong, claim)
-    assert moves[-1][2].outcome == Outcome.CHALLENGER_FELL
+    assert moves[-1][2].outcome == Outcome.CHALLENGER_LOST
 
 
 @pytest.mark.parametrize("step", [0, 1])
@@ -96,40 +98,40 @@ def test_the_first_wrong_step_is_the_one_that_is_picked(step: int) -> None:
     holder, challenger = wrong_at(9, 0, step)
     last = played(holder, challenger, holder.claim)[-1][2]
     assert last.step == JOB.shape.segment + step  # of the claim's segment 1
-    assert last.outcome == Outcome.HOLDER_FELL
+    assert last.outcome == Outcome.HOLDER_LOST
 
 
-@pytest.mark.parametrize("node", range(JOB.header.link_nodes))
-def test_a_wrong_link_falls_at_every_node(node: int) -> None:
-    base = JOB.claim(is_link=True)
-    tampers = {0: {node: flipped(5), JOB.header.link_nodes - 1: flipped(-1)}}
+@pytest.mark.parametrize("node", range(JOB.header.update_proof_nodes))
+def test_a_wrong_update_proof_loses_at_every_node(node: int) -> None:
+    base = JOB.claim(is_update_proof=True)
+    tampers = {0: {node: flipped(5), JOB.header.update_proof_nodes - 1: flipped(-1)}}
     claim = Party(JOB, base, tampers).claimed
     moves = played(Party(JOB, claim, tampers), Party(JOB, claim), claim)
-    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+    assert moves[-1][2].outcome == Outcome.HOLDER_LOST
     right = Party(JOB, base).claimed
     moves = played(Party(JOB, right), Party(JOB, right, tampers), right)
-    assert moves[-1][2].outcome == Outcome.CHALLENGER_FELL
+    assert moves[-1][2].outcome == Outcome.CHALLENGER_LOST
 
 
 @pytest.mark.parametrize("word", range(12))
-def test_a_wrong_link_falls_at_every_word_of_its_context(word: int) -> None:
+def test_a_wrong_update_proof_loses_at_every_word_of_its_context(word: int) -> None:
     job = Job(replace(JOB.shape, dithered=True))
-    base = job.claim(is_link=True)
-    tampers = {0: {2: flipped(32 * word + 31), job.header.link_nodes - 1: flipped(-1)}}
+    base = job.claim(is_update_proof=True)
+    tampers = {0: {2: flipped(32 * word + 31), job.header.update_proof_nodes - 1: flipped(-1)}}
     claim = Party(job, base, tampers).claimed
     last = played(Party(job, claim, tampers), Party(job, claim), claim)[-1][2]
-    assert (last.node, last.outcome) == (2, Outcome.HOLDER_FELL)
+    assert (last.node, last.outcome) == (2, Outcome.HOLDER_LOST)
 
 
 def test_the_link_of_a_seat_that_ended_early_follows_from_its_own_last_segment() -> None:
-    base = JOB.claim(is_link=True, segment=0)
-    tampers = {0: {2: flipped(700), JOB.header.link_nodes - 1: flipped(-1)}}
+    base = JOB.claim(is_update_proof=True, segment=0)
+    tampers = {0: {2: flipped(700), JOB.header.update_proof_nodes - 1: flipped(-1)}}
     right, wrong = Party(JOB, base).claimed, Party(JOB, base, tampers).claimed
     moves = played(Party(JOB, right), Party(JOB, right, tampers), right)
     assert moves[0][2].step == JOB.shape.segment < JOB.header.steps
-    assert moves[-1][2].outcome == Outcome.CHALLENGER_FELL
+    assert moves[-1][2].outcome == Outcome.CHALLENGER_LOST
     moves = played(Party(JOB, wrong, tampers), Party(JOB, wrong), wrong)
-    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+    assert moves[-1][2].outcome == Outcome.HOLDER_LOST
     late = replace(right, segment=JOB.shape.segments)
     game = Game.begin(late, 0)
     with pytest.raises(IllegalMove, match="no such segment"):
@@ -137,17 +139,19 @@ def test_the_link_of_a_seat_that_ended_early_follows_from_its_own_last_segment()
 
 
 def test_a_right_trace_of_another_update_cannot_be_posted() -> None:
-    claim = replace(Party(JOB, JOB.claim(is_link=True)).claimed, update_root=keccak256(b"other"))
+    claim = replace(
+        Party(JOB, JOB.claim(is_update_proof=True)).claimed, update_root=keccak256(b"other")
+    )
     game = Game.begin(claim, 0)
     with pytest.raises(IllegalMove, match="another update"):
         game.play(defend(game, Party(JOB, claim)), True, 1, TOY)
 
 
 def test_a_link_cannot_be_posted_from_roots_of_another_state() -> None:
-    claim = Party(JOB, JOB.claim(is_link=True)).claimed
+    claim = Party(JOB, JOB.claim(is_update_proof=True)).claimed
     game = Game.begin(claim, 0)
     move = defend(game, Party(JOB, claim))
-    assert isinstance(move, PostLink)
+    assert isinstance(move, PostUpdateProof)
     lying = replace(move, roots=move.roots._replace(optimiser_root=keccak256(b"moments")))
     with pytest.raises(IllegalMove, match="roots of another state"):
         game.play(lying, True, 1, TOY)
@@ -173,7 +177,7 @@ def test_only_what_is_finite_is_opened(norm: int, loss: int, is_opened: bool) ->
     claim = replace(honest.claimed, work_tag=keccak256(works))
     move = replace(defend(Game.begin(claim, 0), honest), works=works)
     if is_opened:
-        assert Game.begin(claim, 0).play(move, True, 1, TOY).phase is Phase.PICK_STEP
+        assert Game.begin(claim, 0).play(move, True, 1, TOY).phase is GamePhase.PICK_STEP
     else:
         with pytest.raises(IllegalMove, match="is not finite"):
             Game.begin(claim, 0).play(move, True, 1, TOY)
@@ -181,23 +185,23 @@ def test_only_what_is_finite_is_opened(norm: int, loss: int, is_opened: bool) ->
 
 @pytest.mark.parametrize(
     "change",
-    [{"seat": 4}, {"round": 1}, {"data_seed": keccak256(b"another slot")}],
-    ids=["seat", "round", "slot"],
+    [{"seat": 4}, {"round": 1}, {"data_seed": keccak256(b"another seed")}],
+    ids=["seat", "round", "seed"],
 )
-def test_a_trace_of_another_seat_round_or_slot_falls(change: dict[str, object]) -> None:
+def test_a_trace_of_another_seat_round_or_seed_falls(change: dict[str, object]) -> None:
     other = Party(JOB, JOB.claim(**change), {1: {LAST: flipped(-1)}})
     claim = replace(JOB.claim(), closing=other.claimed.closing, work_tag=other.claimed.work_tag)
     moves = played(other, Party(JOB, claim), claim)
-    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+    assert moves[-1][2].outcome == Outcome.HOLDER_LOST
     assert moves[-1][2].node == 7  # what it imports of the context
 
 
-def test_a_right_trace_of_another_opening_falls_or_cannot_be_opened() -> None:
+def test_a_right_trace_of_another_opening_loses_or_cannot_be_opened() -> None:
     other = Job(replace(JOB.shape, zero_moments=False))
     holder = Party(other, other.claim())
     claim = replace(JOB.claim(), closing=holder.claimed.closing, work_tag=holder.claimed.work_tag)
     moves = played(holder, Party(JOB, claim), claim)
-    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+    assert moves[-1][2].outcome == Outcome.HOLDER_LOST
 
 
 @pytest.mark.parametrize("filler", [49, 50, 51, 114])
@@ -209,13 +213,13 @@ def test_inputs_are_opened_where_the_last_row_is_a_short_one(filler: int) -> Non
         tampers = {0: {node: flipped(0), last: flipped(-1)}}
         claim = Party(job, base, tampers).claimed
         moves = played(Party(job, claim, tampers), Party(job, claim), claim)
-        assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+        assert moves[-1][2].outcome == Outcome.HOLDER_LOST
 
 
 def test_a_job_of_a_million_nodes_takes_22_transactions() -> None:
     holder = LargeParty((LARGE_NODES - 2, (1 << 19) - 1))
     moves = played(holder, LargeParty(), holder.claim())
-    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+    assert moves[-1][2].outcome == Outcome.HOLDER_LOST
     assert 1 + len(moves) + 1 == 22  # with `challenge` and `conclude`
 
 
@@ -285,7 +289,7 @@ def test_every_loss_is_looked_at_by_itself() -> None:
     works = (bytes(8) + bytes.fromhex("3f80007f80000000")) * 2
     game = replace(game, claim=replace(claim, work_tag=keccak256(works)))
     move = OpenSteps(party.header, tuple(party.states), works)
-    assert game.play(move, True, 1, TOY).phase is Phase.PICK_STEP
+    assert game.play(move, True, 1, TOY).phase is GamePhase.PICK_STEP
 
 
 def test_segments_without_a_step_are_not_opened() -> None:
@@ -332,7 +336,7 @@ def test_each_opening_is_needed_and_no_more() -> None:
     ):
         with pytest.raises(IllegalMove, match=why):
             game.play(Prove(replace(proof, openings=openings)), False, 1020, TOY)
-    assert game.play(prove, False, 1020, TOY).outcome == Outcome.HOLDER_FELL
+    assert game.play(prove, False, 1020, TOY).outcome == Outcome.HOLDER_LOST
 
 
 @pytest.mark.parametrize("node", range(7))
@@ -341,23 +345,23 @@ def test_what_is_opened_of_any_source_is_what_the_claim_is_about(node: int) -> N
     *before, (_, prove, _) = played(holder, challenger, holder.claim)
     game = before[-1][2]
     assert isinstance(prove, Prove)
-    (opening,) = prove.proof.openings
-    odd = [("data", other) for _, other in variants(opening.data)]
-    odd += [("siblings", opening.siblings[1:])] if opening.siblings else []
-    odd += [("data", opening.data[:-1])] if opening.data else []
+    (initial_state,) = prove.proof.openings
+    odd = [("data", other) for _, other in variants(initial_state.data)]
+    odd += [("siblings", initial_state.siblings[1:])] if initial_state.siblings else []
+    odd += [("data", initial_state.data[:-1])] if initial_state.data else []
     assert odd or node == 1  # moments that nobody has moved yet are opened by nothing
     for name, other in odd:
-        wrong = replace(prove.proof, openings=(replace(opening, **{name: other}),))
+        wrong = replace(prove.proof, openings=(replace(initial_state, **{name: other}),))
         with pytest.raises(IllegalMove):
             game.play(Prove(wrong), False, 1020, TOY)
-    assert game.play(prove, False, 1020, TOY).outcome == Outcome.HOLDER_FELL
+    assert game.play(prove, False, 1020, TOY).outcome == Outcome.HOLDER_LOST
 
 
 def test_a_chunk_is_opened_behind_the_first_of_its_tensor() -> None:
-    wide = Job(Shape(weights=1100, micro_batches=1, segment=1, row=550, filler=0))
+    wide = Job(Shape(weights=1100, micro_batches=1, segment=1, layer=550, filler=0))
     holder, challenger = wrong_at(0, 4 * 1050, 0, wide)
     last = played(holder, challenger, holder.claim)[-1][2]
-    assert (last.node, last.index, last.outcome) == (0, 4, Outcome.HOLDER_FELL)
+    assert (last.node, last.index, last.outcome) == (0, 4, Outcome.HOLDER_LOST)
 
 
 @pytest.mark.parametrize("zero_moments", [True, False])
@@ -365,10 +369,10 @@ def test_moments_are_those_of_the_opening_state(zero_moments: bool) -> None:
     """Zeros where nobody has moved them yet, and nowhere else."""
     job = Job(replace(JOB.shape, zero_moments=zero_moments))
     holder, challenger = wrong_at(1, 8, job=job)
-    assert played(holder, challenger, holder.claim)[-1][2].outcome == Outcome.HOLDER_FELL
+    assert played(holder, challenger, holder.claim)[-1][2].outcome == Outcome.HOLDER_LOST
     right = Party(job, challenger.claimed)
     moves = played(right, Party(job, right.claim, holder.tampers), right.claim)
-    assert moves[-1][2].outcome == Outcome.CHALLENGER_FELL
+    assert moves[-1][2].outcome == Outcome.CHALLENGER_LOST
 
 
 class Asking(Toy):
@@ -398,20 +402,20 @@ def test_a_challenger_opens_no_more_than_a_proof_may_have() -> None:
         if count == MAX_OPENINGS:
             move = answered(moves, operations)
             assert isinstance(move, Prove) and len(move.proof.openings) == count
-            assert game.play(move, False, 1020, operations).phase == Phase.DECIDED
+            assert game.play(move, False, 1020, operations).phase == GamePhase.DECIDED
         else:
             with pytest.raises(ValueError, match="asks for more than 8 openings"):
                 answered(moves, operations)
 
 
 def test_a_job_without_links_has_none_that_is_wrong() -> None:
-    data = replace(JOB.header, link_nodes=0).to_bytes()
-    claim = JOB.claim(is_link=True, program=merkle_root([keccak256(data)]))
-    traces = {0: Party(JOB, claim).trace(0)}  # of a link there is one
+    data = replace(JOB.header, update_proof_nodes=0).to_bytes()
+    claim = JOB.claim(is_update_proof=True, program=merkle_root([keccak256(data)]))
+    traces = {0: Party(JOB, claim).trace(0)}  # of an update proof there is one
     own = SimpleNamespace(header=ProgramPart(data, 0, 1, ()), trace=traces.__getitem__)
     game = Game.begin(claim, 0)
     over = game.play(defend(game, cast("Any", own)), True, 1, TOY)
-    assert (over.phase, over.outcome) == (Phase.DECIDED, Outcome.CHALLENGER_FELL)
+    assert (over.phase, over.outcome) == (GamePhase.DECIDED, Outcome.CHALLENGER_LOST)
 
 
 # --- clocks ---
@@ -432,10 +436,10 @@ def test_the_last_second_of_a_clock() -> None:
         game.play(move, True, deadline, TOY)
     with pytest.raises(IllegalMove, match="has time"):
         game.timeout(deadline - 1)
-    assert game.timeout(deadline).outcome == Outcome.HOLDER_FELL
+    assert game.timeout(deadline).outcome == Outcome.HOLDER_LOST
     late = played_.clock.deadline(False)
     assert late == deadline - 1 + 60 + 1800
-    assert played_.timeout(late).outcome == Outcome.CHALLENGER_FELL
+    assert played_.timeout(late).outcome == Outcome.CHALLENGER_LOST
 
 
 def test_a_moves_own_minutes_are_not_charged() -> None:
@@ -458,8 +462,8 @@ def test_who_moves_is_charged_and_nobody_gains_by_haste() -> None:
 
 def test_a_game_begins_with_nothing_shown() -> None:
     for claim, phase in (
-        (JOB.claim(), Phase.OPEN_STEPS),
-        (JOB.claim(is_link=True), Phase.POST_LINK),
+        (JOB.claim(), GamePhase.OPEN_STEPS),
+        (JOB.claim(is_update_proof=True), GamePhase.POST_UPDATE_PROOF),
     ):
         game = Game.begin(claim, 5)
         assert (game.claim, game.phase, game.clock.since) == (claim, phase, 5)
@@ -471,7 +475,7 @@ def test_a_game_begins_with_nothing_shown() -> None:
 def test_nobody_is_to_move_after_the_end() -> None:
     game, move = boundary_moves()
     over = game.timeout(10_000)
-    assert over.phase == Phase.OVER
+    assert over.phase == GamePhase.OVER
     for act in (lambda: over.timeout(20_000), lambda: over.play(move, True, 10_001, TOY)):
         with pytest.raises(IllegalMove, match="nobody"):
             act()
@@ -482,12 +486,12 @@ def test_nobody_moves_in_the_others_turn() -> None:
     party = Party(JOB, claim)
     turns = played(*wrong_at(9, 0), wrong_at(9, 0)[0].claim)
     after = {game.phase: game for _, _, game in turns}
-    assert {Phase.PICK_STEP, Phase.PICK, Phase.PROVE} <= after.keys()
+    assert {GamePhase.PICK_STEP, GamePhase.PICK, GamePhase.PROVE} <= after.keys()
     for phase, game in after.items():
-        if phase in {Phase.PICK_STEP, Phase.PICK, Phase.PROVE, Phase.OVER}:
+        if phase in {GamePhase.PICK_STEP, GamePhase.PICK, GamePhase.PROVE, GamePhase.OVER}:
             with pytest.raises(ValueError, match=f"the holder has no move in {phase.name}"):
                 defend(game, party)
-        if phase not in {Phase.PICK_STEP, Phase.PICK, Phase.PROVE}:
+        if phase not in {GamePhase.PICK_STEP, GamePhase.PICK, GamePhase.PROVE}:
             with pytest.raises(ValueError, match=f"the challenger has no move in {phase.name}"):
                 answered(attack(game, party), TOY)
 
@@ -528,8 +532,8 @@ def variants(value: object) -> Iterator[tuple[str, object]]:
 @cache
 def whole_games() -> tuple[tuple[Party | LargeParty, Party | LargeParty, Claim], ...]:
     holder, challenger = wrong_at(9, 20)
-    base = JOB.claim(is_link=True)
-    tampers = {0: {2: flipped(5), JOB.header.link_nodes - 1: flipped(-1)}}
+    base = JOB.claim(is_update_proof=True)
+    tampers = {0: {2: flipped(5), JOB.header.update_proof_nodes - 1: flipped(-1)}}
     claim = Party(JOB, base, tampers).claimed
     large = LargeParty((LARGE_NODES - 2, (1 << 19) - 1))
     return (
@@ -550,18 +554,18 @@ def test_nothing_in_a_move_can_be_otherwise() -> None:
                     game.play(cast("Move", other), by_holder, now, TOY)
                     taken.add(f"{type(move).__name__}{where}")
             game = after
-    said = {"OpenSteps.states[]", "OpenSteps.header.index", "PostLink.header.index"}
+    said = {"OpenSteps.states[]", "OpenSteps.header.index", "PostUpdateProof.header.index"}
     assert taken == said | {"Prove.proof.element"}  # another element, which shows another outcome
 
 
-def test_parts_are_the_step_a_link_a_fragment_and_a_step_that_takes_each_in() -> None:
+def test_parts_are_the_step_an_update_proof_a_fragment_and_a_step_that_mixes_each_in() -> None:
     fragments = (Fragment(5, 20), Fragment(6, 21), Fragment(7, 22))
     header = replace(JOB.header, fragments=fragments, overlap=1)
     assert header.nodes(Part.STEP) == JOB.header.step_nodes
     assert [header.nodes(part) for part in range(1, 7)] == [5, 6, 7, 20, 21, 22]
     with pytest.raises(IndexError):
         header.nodes(7)
-    assert [header.link_part(round) for round in range(4)] == [1, 2, 3, 1]
+    assert [header.update_proof_part(round) for round in range(4)] == [1, 2, 3, 1]
     assert [header.step_part(round, 1) for round in range(5)] == [Part.STEP, 4, 5, 6, 4]
     assert header.step_part(3, 0) == header.step_part(3, 2) == Part.STEP
 
@@ -597,28 +601,28 @@ def test_every_refusal_of_a_move_says_what_is_wrong_with_it() -> None:
     is_refused(PickNode, "child 64", child=64)
     is_refused(PickNode, "child -1", child=-1)
     template = kinds[PickNode][2].template
-    links = JOB.part(1 + JOB.template_of(Part.LINK, 0))
+    update_proofs = JOB.part(1 + JOB.template_of(Part.UPDATE_PROOF, 0))
     is_refused(PickNode, "the header is no template", template=JOB.part(0))
     is_refused(PickNode, "not of the program", template=replace(template, index=template.index + 1))
-    is_refused(PickNode, "of another part", template=links)
+    is_refused(PickNode, "of another part", template=update_proofs)
     is_refused(PickNode, "not that of node 9", template=JOB.part(template.index - 1))
     game, by_holder, move = kinds[PickNode]
     with pytest.raises(IllegalMove, match="that is a node of the trace"):
         game.play(Pick(move.child, move.digest, move.path), by_holder, 1001, TOY)
-    is_refused(PostTrace, "the row is of another trace", row=kinds[PostTrace][2].row[::-1])
-    is_refused(Reveal, "not of the node in dispute", row=kinds[Reveal][2].row[::-1])
+    is_refused(PostTrace, "the row is of another trace", layer=kinds[PostTrace][2].layer[::-1])
+    is_refused(Reveal, "not of the node in dispute", layer=kinds[Reveal][2].layer[::-1])
     is_refused(PostLeaf, "a leaf of another length", leaf=kinds[PostLeaf][2].leaf[:-1])
     is_refused(PostLeaf, "another leaf", leaf=bytes(len(kinds[PostLeaf][2].leaf)))
     proof = kinds[Prove][2].proof
     is_refused(Prove, "another header", proof=replace(proof, header=b""))
-    is_refused(Prove, "another template", proof=replace(proof, template=links.data))
+    is_refused(Prove, "another template", proof=replace(proof, template=update_proofs.data))
     is_refused(Prove, "not a word of the leaf", proof=replace(proof, word=ZERO_DIGEST))
     is_refused(Prove, "not in the leaf", proof=replace(proof, element=PIECE // 4))
     is_refused(Prove, "not in the leaf", proof=replace(proof, element=-1))
     # Once a node is found, no other one is picked.
     game, by_holder, move = kinds[PickNode]
     picked = game.play(move, by_holder, 1001, TOY)
-    again = replace(picked, phase=Phase.PICK)
+    again = replace(picked, phase=GamePhase.PICK)
     with pytest.raises(IllegalMove, match="not a node of the trace"):
         again.play(move, by_holder, 1002, TOY)
 
@@ -626,8 +630,8 @@ def test_every_refusal_of_a_move_says_what_is_wrong_with_it() -> None:
 def test_what_a_challenger_shows_of_one_trace_is_refused_of_another() -> None:
     """A reorganisation may let the holder of one claim post other traces."""
     games = []
-    for node, place in ((7, 4), (2, 4), (2, 8), (2, 1200), (8, 0)):
-        holder, challenger = wrong_at(node, place)
+    for node, position in ((7, 4), (2, 4), (2, 8), (2, 1200), (8, 0)):
+        holder, challenger = wrong_at(node, position)
         moves = played(holder, challenger, holder.claim)
         befores = [Game.begin(holder.claim, 1000), *(after for _, _, after in moves)]
         games.append(
@@ -660,7 +664,7 @@ def test_a_proof_needs_a_node_in_dispute() -> None:
     kinds = moves_by_kind(played(holder, challenger, holder.claim), holder.claim)
     game, _, _ = kinds[PickNode]
     with pytest.raises(ValueError, match="no node is in dispute yet"):
-        answered(attack(replace(game, phase=Phase.PROVE), challenger), TOY)
+        answered(attack(replace(game, phase=GamePhase.PROVE), challenger), TOY)
 
 
 def test_every_move_is_told_in_a_line() -> None:
@@ -670,7 +674,10 @@ def test_every_move_is_told_in_a_line() -> None:
             told.setdefault(type(move), explain(claim, move))
     assert told[OpenSteps] == "shows what each of the 2 steps of segment 1 resulted in"
     assert told[PickStep] == "step 1 of the segment is the first that it computed otherwise"
-    assert told[PostLink] == "shows the top of the link's trace: 3 nodes over all that it computed"
+    assert (
+        told[PostUpdateProof]
+        == "shows the top of the update proof's trace: 3 nodes over all that it computed"
+    )
     assert "nodes over all that it computed" in told[PostTrace]
     assert told[Reveal].endswith("nodes below the one in dispute")
     assert told[Pick].endswith("is the first that differs")

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from tests.support.identities import SLOT, address, digest
+from tests.support.identities import ROUND_ID, address, digest
 from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Network, bitmap, hashed, reveal_of, tagged
 
 from atoll.protocol import hashing
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     ZERO_DIGEST,
     Bitmap,
-    Facts,
     HolderId,
     JobId,
-    Miss,
-    PlaceIndex,
+    MissedDuty,
     Role,
     RoundIndex,
+    RoundRecord,
     SeatIndex,
+    SlotIndex,
 )
 
 SENDER, SEED, MODEL = address("provider"), digest("seed"), digest("model")
@@ -35,51 +35,51 @@ def test_keccak_is_ethereums() -> None:
 
 def test_hashes_are_words_one_after_another() -> None:
     """As the network that knows no ABI writes them."""
-    slot = replace(SLOT, round=RoundIndex(0))
+    round_id = replace(ROUND_ID, round=RoundIndex(0))
     net = Network()
     net.seed, net.model = SEED, MODEL
     seat = SeatIndex(5)
-    given = hashing.commitment(slot, SEED, seat, SENDER, (REVEAL, MODEL))
+    given = hashing.commitment(round_id, SEED, seat, SENDER, (REVEAL, MODEL))
     assert given == net.commitment(SENDER, 5, REVEAL)
-    assert hashing.data_seed(slot, SEED, MODEL) == tagged("atoll.data.v2", 0, SEED, MODEL)
-    assert hashing.audit_seed(slot, SEED, MODEL) == tagged("atoll.audit.v3", 0, SEED, MODEL)
+    assert hashing.data_seed(round_id, SEED, MODEL) == tagged("atoll.data.v2", 0, SEED, MODEL)
+    assert hashing.audit_seed(round_id, SEED, MODEL) == tagged("atoll.audit.v3", 0, SEED, MODEL)
     assert hashing.accumulate_reveal(SEED, seat, MODEL) == hashed(SEED, 5, MODEL)
-    said = hashing.accumulate_word(SEED, PlaceIndex(3), Bitmap(6))
+    said = hashing.accumulate_vote(SEED, SlotIndex(3), Bitmap(6))
     assert said == hashed(SEED, 3, 6)[:28] + bytes(4)
-    assert hashing.accumulate_words(SEED, []) == SEED[:28] + bytes(4)
+    assert hashing.accumulate_votes(SEED, []) == SEED[:28] + bytes(4)
 
 
 def test_a_commitment_binds_everything_but_the_cid() -> None:
     def of(**changes: Any) -> bytes:
         given: dict[str, Any] = {
-            "slot": SLOT, "seed": SEED, "seat": SeatIndex(5), "account": SENDER,
+            "round_id": ROUND_ID, "seed": SEED, "seat": SeatIndex(5), "account": SENDER,
             "said": (REVEAL, MODEL),
         }  # fmt: skip
         return hashing.commitment(*{**given, **changes}.values())
 
     others = [
-        of(slot=replace(SLOT, round=RoundIndex(9))),
-        of(slot=replace(SLOT, job=JobId(9))),
+        of(round_id=replace(ROUND_ID, round=RoundIndex(9))),
+        of(round_id=replace(ROUND_ID, job=JobId(9))),
         of(seed=MODEL),
         of(seat=SeatIndex(6)),
         of(account=address("thief")),
         of(said=(REVEAL, SEED)),
         *(
             of(said=(replace(REVEAL, **{name: digest(name)}), MODEL))
-            for name in ("update_root", "key_hash", "salt", "leaves")
+            for name in ("update_root", "key_hash", "salt", "checkpoint_commitments")
         ),
     ]
     assert len({of(), *others}) == 11
     assert of(said=(replace(REVEAL, update_cid=b""), MODEL)) == of()
 
 
-def test_facts_that_differ_anywhere_hash_differently() -> None:
-    facts = Facts(*(digest(i) for i in range(5)), *(bitmap({i}) for i in range(5)))  # type: ignore[arg-type]
-    hashes = {hashing.facts_hash(facts)}
-    for field in fields(facts):
-        is_bitmap = isinstance(getattr(facts, field.name), int)
+def test_round_records_that_differ_anywhere_hash_differently() -> None:
+    record = RoundRecord(*(digest(i) for i in range(5)), *(bitmap({i}) for i in range(5)))  # type: ignore[arg-type]
+    hashes = {hashing.record_hash(record)}
+    for field in fields(record):
+        is_bitmap = isinstance(getattr(record, field.name), int)
         other = Bitmap(77) if is_bitmap else digest("other")
-        hashes.add(hashing.facts_hash(replace(facts, **{field.name: other})))
+        hashes.add(hashing.record_hash(replace(record, **{field.name: other})))
     assert len(hashes) == 11
 
 
@@ -98,19 +98,19 @@ def test_locks_and_faults_are_of_one_holder() -> None:
     }
     assert len(locks) == 8
     faults = {
-        hashing.fault_id(replace(SLOT, round=RoundIndex(r)), role, h, kind)
+        hashing.fault_id(replace(ROUND_ID, round=RoundIndex(r)), role, h, kind)
         for r in (0, 1)
         for role in Role
         for h in (one, two)
-        for kind in Miss
+        for kind in MissedDuty
     }
-    assert len(faults) == 8 * len(Miss)
+    assert len(faults) == 8 * len(MissedDuty)
 
 
-def test_a_slot_is_its_chain_contract_job_and_round() -> None:
-    domain = SLOT.domain
-    numbers = (domain.chain_id, int(domain.rounds, 16), SLOT.job, SLOT.round)
-    assert hashing.slot_hash(SLOT) == hashed(*numbers)
+def test_a_round_id_is_its_chain_contract_job_and_round() -> None:
+    domain = ROUND_ID.domain
+    numbers = (domain.chain_id, int(domain.rounds, 16), ROUND_ID.job, ROUND_ID.round)
+    assert hashing.round_id_hash(ROUND_ID) == hashed(*numbers)
 
 
 def test_update_roots_bind_the_size() -> None:

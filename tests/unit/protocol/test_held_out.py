@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll.protocol.held_out import join, loss_bytes, loss_of
+from atoll.protocol.losses import join, loss_bytes, loss_of
 
 
 def test_a_loss_is_eight_bytes() -> None:

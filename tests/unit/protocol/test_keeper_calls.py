@@ -10,29 +10,29 @@ from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Refused
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.protocol import events as ev
 from atoll.protocol import pay
 from atoll.protocol.audits import with_settled
+from atoll.protocol.checkpoint_commitments import key_hash
 from atoll.protocol.clocks import last_moment
-from atoll.protocol.game_records import GameRecord, bond_set, pay_place
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.game_records import GameRecord, bond_set, pay_position
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.games.moves import Claim
 from atoll.protocol.holders import Holder
 from atoll.protocol.keeper_calls import (
-    Call,
     KeeperCall,
+    KeeperCallKind,
     Shown,
     burnable_to,
     is_releasable,
     keeper_calls,
     leaked_keys,
 )
-from atoll.protocol.leaves import key_hash
-from atoll.protocol.owes import Duty, owed_by
+from atoll.protocol.obligations import Duty, obligations_of
 from atoll.protocol.pay import duties_paid
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_HOLDER,
     NO_ROUND,
     Digest,
@@ -46,7 +46,7 @@ from atoll.protocol.words import (
 FIRST = RoundIndex(0)
 
 
-def due(script: Script, call: Call) -> list[KeeperCall]:
+def due(script: Script, call: KeeperCallKind) -> list[KeeperCall]:
     return [each for each in keeper_calls(script.net.view, script.net.now) if each.call is call]
 
 
@@ -69,21 +69,21 @@ def test_the_audit_seed_is_anybodys_when_nobody_spoke_for_a_while() -> None:
     assert running is not None
     assert running.seed_due == net.now + min(30, net.terms.merge_seconds // 2)
     net.wait_until(running.seed_due - 1)
-    assert due(script, Call.SEED_AUDIT) == []
+    assert due(script, KeeperCallKind.SEED_AUDIT) == []
     net.wait(1)
-    assert due(script, Call.SEED_AUDIT) == [KeeperCall(Call.SEED_AUDIT, FIRST)]
+    assert due(script, KeeperCallKind.SEED_AUDIT) == [KeeperCall(KeeperCallKind.SEED_AUDIT, FIRST)]
     net.seed_audit()
-    assert due(script, Call.SEED_AUDIT) == []
+    assert due(script, KeeperCallKind.SEED_AUDIT) == []
 
 
-def test_a_word_draws_the_audit_seed() -> None:
+def test_a_vote_draws_the_audit_seed() -> None:
     script = Script.ready()
     script.train()
     running = script.net.view.open
     assert running is not None
     script.say([0])
     script.net.wait_until(running.seed_due)
-    assert due(script, Call.SEED_AUDIT) == []
+    assert due(script, KeeperCallKind.SEED_AUDIT) == []
 
 
 def test_a_job_that_expired_in_merge_is_settled_without_certificate() -> None:
@@ -93,11 +93,13 @@ def test_a_job_that_expired_in_merge_is_settled_without_certificate() -> None:
     running = net.view.open
     assert running is not None
     net.wait_until(max(net.terms.expiry, running.deadline) - 1)
-    assert due(script, Call.SETTLE_LATE) == []
+    assert due(script, KeeperCallKind.SETTLE_LATE) == []
     net.wait(1)
-    assert due(script, Call.SETTLE_LATE) == [KeeperCall(Call.SETTLE_LATE, FIRST)]
+    assert due(script, KeeperCallKind.SETTLE_LATE) == [
+        KeeperCall(KeeperCallKind.SETTLE_LATE, FIRST)
+    ]
     net.settle_late()
-    assert due(script, Call.SETTLE_LATE) == []
+    assert due(script, KeeperCallKind.SETTLE_LATE) == []
 
 
 def test_from_the_last_moment_on_a_job_is_closed_and_nothing_is_signed() -> None:
@@ -105,11 +107,14 @@ def test_from_the_last_moment_on_a_job_is_closed_and_nothing_is_signed() -> None
     net = script.net
     script.train()
     script.say()
-    for wait, calls, owes in ((-1, [Call.SETTLE_LATE], 1), (0, [Call.ADVANCE], 0)):
+    for wait, calls, owes in (
+        (-1, [KeeperCallKind.SETTLE_LATE], 1),
+        (0, [KeeperCallKind.ADVANCE], 0),
+    ):
         net.wait_until(last_moment(net.terms) + wait)
         assert [each.call for each in keeper_calls(net.view, net.now)] == calls
         for account in VERIFIERS[:4]:
-            signing = [o for o in owed_by(net.view, account, net.now) if o.duty is Duty.SIGN]
+            signing = [o for o in obligations_of(net.view, account, net.now) if o.duty is Duty.SIGN]
             assert len(signing) == owes
     with pytest.raises(Refused):
         net.settle_late()
@@ -124,34 +129,34 @@ def test_without_a_certificate_the_silent_miss_and_nobody_owes_a_signature() -> 
     script.say([0, 2])
     net.wait_until(max(net.terms.expiry, net.deadline))
     net.settle_late()
-    silent = [HolderId(net.at(Role.VERIFIER, place, 0).id) for place in (1, 3)]
+    silent = [HolderId(net.at(Role.VERIFIER, slot, 0).id) for slot in (1, 3)]
     assert net.view.settled[0].silent == 0b1010
-    assert [each.holder for each in due(script, Call.CUT_MEMBER)] == silent
+    assert [each.holder for each in due(script, KeeperCallKind.PENALISE_MEMBER)] == silent
     for id in silent:
-        net.cut_member(0, id)
+        net.penalise_member(0, id)
     net.wait_until(net.settled[0].ends["audit"])
-    assert due(script, Call.CUT_MEMBER) == []
+    assert due(script, KeeperCallKind.PENALISE_MEMBER) == []
     for id in range(1, 5):
         with pytest.raises(Refused):
-            net.cut_member(0, id)
+            net.penalise_member(0, id)
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_who_says_nothing_misses_once_words_are_over(late: int) -> None:
+def test_who_says_nothing_misses_once_votes_are_over(late: int) -> None:
     script = Script.ready()
     net = script.net
     script.train()
     script.say([0, 1, 2])
-    net.wait_until(net.words_end - 1 + late)
+    net.wait_until(net.votes_end - 1 + late)
     net.settle({0, 1, 2})
-    past = net.view.settled[0]
-    assert (past.unsigned, past.silent) == (0b1000, late << 3)
+    settled_round = net.view.settled[0]
+    assert (settled_round.unsigned, settled_round.silent) == (0b1000, late << 3)
     holder = HolderId(net.at(Role.VERIFIER, 3, 0).id)
-    missed = [KeeperCall(Call.CUT_MEMBER, FIRST, Role.VERIFIER, holder)] * late
-    assert due(script, Call.CUT_MEMBER) == missed
+    missed = [KeeperCall(KeeperCallKind.PENALISE_MEMBER, FIRST, Role.VERIFIER, holder)] * late
+    assert due(script, KeeperCallKind.PENALISE_MEMBER) == missed
     if late:
-        net.cut_member(0, holder)
-        assert due(script, Call.CUT_MEMBER) == []
+        net.penalise_member(0, holder)
+        assert due(script, KeeperCallKind.PENALISE_MEMBER) == []
 
 
 def test_nobody_misses_a_signature() -> None:
@@ -165,7 +170,7 @@ def test_nobody_misses_a_signature() -> None:
     assert net.view.phase is Phase.CLOSED
     net.wait_until(net.settled[0].ends["audit"])
     assert net.view.settled[0].unsigned == 0b1000
-    assert due(script, Call.CUT_MEMBER) == []
+    assert due(script, KeeperCallKind.PENALISE_MEMBER) == []
 
 
 def test_an_auditor_without_audit_report_is_absent_and_one_that_left_a_seat_out() -> None:
@@ -178,33 +183,38 @@ def test_an_auditor_without_audit_report_is_absent_and_one_that_left_a_seat_out(
     net.wait_until(net.settled[0].ends["audit"])
     script.open(0, auditors[0])
     net.wait_until(net.settled[0].ends["open"] - 1)
-    assert due(script, Call.ABSENT) == []
+    assert due(script, KeeperCallKind.ABSENT) == []
     net.wait(1)
-    absent = {each.holder: each.seat for each in due(script, Call.ABSENT)}
+    absent = {each.holder: each.seat for each in due(script, KeeperCallKind.ABSENT)}
     assert set(absent) == set(auditors[0 if kept else 1 :])
     for id, seat in absent.items():
         left = net.duties(0, id) - ({whole[0]} if id == auditors[0] else set())
         assert seat == min(left)
         net.report_absent(0, id)
-    assert due(script, Call.ABSENT) == []
+    assert due(script, KeeperCallKind.ABSENT) == []
 
 
-def test_a_drawn_seat_without_key_is_struck_and_falls_from_half_on() -> None:
+def test_a_drawn_seat_without_key_is_struck_and_slashed_from_half_on() -> None:
     script = settled()
     net = script.net
     seat = max(net.settled[0].drawn)
     net.wait_until(net.settled[0].ends["keys"] - 1)
     script.show_keys(0, net.settled[0].drawn - {seat})
-    assert due(script, Call.REPORT_MISSING_KEY) == []
+    assert due(script, KeeperCallKind.REPORT_MISSING_KEY) == []
     net.wait(1)
     about = (FIRST, Role.PROVIDER, seat_holder(script, seat).id, SeatIndex(seat))
-    assert due(script, Call.REPORT_MISSING_KEY) == [KeeperCall(Call.REPORT_MISSING_KEY, *about)]
+    assert due(script, KeeperCallKind.REPORT_MISSING_KEY) == [
+        KeeperCall(KeeperCallKind.REPORT_MISSING_KEY, *about)
+    ]
     net.report_missing_key(0, seat)
-    assert (due(script, Call.REPORT_MISSING_KEY), due(script, Call.NO_KEY)) == ([], [])
+    assert (due(script, KeeperCallKind.REPORT_MISSING_KEY), due(script, KeeperCallKind.NO_KEY)) == (
+        [],
+        [],
+    )
     net.wait_until(net.settled[0].ends["half"])
-    assert due(script, Call.NO_KEY) == [KeeperCall(Call.NO_KEY, *about)]
+    assert due(script, KeeperCallKind.NO_KEY) == [KeeperCall(KeeperCallKind.NO_KEY, *about)]
     net.no_key(0, seat, WATCHER)
-    assert due(script, Call.NO_KEY) == []
+    assert due(script, KeeperCallKind.NO_KEY) == []
 
 
 def test_another_key_than_the_committed_one_is_none() -> None:
@@ -215,47 +225,51 @@ def test_another_key_than_the_committed_one_is_none() -> None:
     script.show_keys(0, net.settled[0].drawn - {seat})
     net.show_key(0, seat, digest("another"))
     about = (FIRST, Role.PROVIDER, seat_holder(script, seat).id, SeatIndex(seat))
-    assert due(script, Call.REPORT_MISSING_KEY) == [KeeperCall(Call.REPORT_MISSING_KEY, *about)]
-    assert due(script, Call.NO_KEY) == [KeeperCall(Call.NO_KEY, *about)]
+    assert due(script, KeeperCallKind.REPORT_MISSING_KEY) == [
+        KeeperCall(KeeperCallKind.REPORT_MISSING_KEY, *about)
+    ]
+    assert due(script, KeeperCallKind.NO_KEY) == [KeeperCall(KeeperCallKind.NO_KEY, *about)]
     net.report_missing_key(0, seat)
     net.no_key(0, seat, WATCHER)
-    assert due(script, Call.NO_KEY) == []
+    assert due(script, KeeperCallKind.NO_KEY) == []
 
 
 def test_a_key_that_is_shown_early_is_a_leak() -> None:
     script = settled()
     net, key = script.net, script.secrets[0, 2][0]
     net.show_key(0, 1, digest("another"))
-    assert due(script, Call.LEAK) == []
+    assert due(script, KeeperCallKind.LEAK) == []
     net.show_key(0, 2, key)
     about = (FIRST, Role.PROVIDER, seat_holder(script, 2).id, SeatIndex(2))
-    assert due(script, Call.LEAK) == [KeeperCall(Call.LEAK, *about)]
-    past = net.view.settled[0]
-    assert list(leaked_keys(past, net.now)) == [Shown(SeatIndex(2), key)]
+    assert due(script, KeeperCallKind.LEAK) == [KeeperCall(KeeperCallKind.LEAK, *about)]
+    settled_round = net.view.settled[0]
+    assert list(leaked_keys(settled_round, net.now)) == [Shown(SeatIndex(2), key)]
     heard = script.secrets[0, 1][0]
-    assert key_hash(heard) == past.reveals[SeatIndex(1)].reveal.key_hash
-    found = list(leaked_keys(past, net.now, [digest("noise"), heard]))
+    assert key_hash(heard) == settled_round.reveals[SeatIndex(1)].reveal.key_hash
+    found = list(leaked_keys(settled_round, net.now, [digest("noise"), heard]))
     assert found == [Shown(SeatIndex(1), heard), Shown(SeatIndex(2), key)]
-    assert list(leaked_keys(past, net.settled[0].ends["audit"], [heard])) == []
+    assert list(leaked_keys(settled_round, net.settled[0].ends["audit"], [heard])) == []
     net.leak(0, 2, key, WATCHER)
-    assert due(script, Call.LEAK) == []
+    assert due(script, KeeperCallKind.LEAK) == []
     net.wait_until(net.settled[0].ends["audit"])
     net.show_key(0, 1, heard)
     shown = net.view.settled[0]
     assert shown.known_key(SeatIndex(1)) == shown.key_of(SeatIndex(1)) == heard
     half = pay.unpaid(net.terms, net.view.settled[0]) // 2
-    assert net.view.credits == {} and due(script, Call.SETTLE_CONTEST) == []
+    assert net.view.credits == {} and due(script, KeeperCallKind.SETTLE_CONTEST) == []
     net.wait_until(net.settled[0].ends["window"])
     about = (FIRST, Role.VERIFIER, NO_HOLDER, SeatIndex(2))
-    assert due(script, Call.SETTLE_CONTEST) == [KeeperCall(Call.SETTLE_CONTEST, *about)]
+    assert due(script, KeeperCallKind.SETTLE_CONTEST) == [
+        KeeperCall(KeeperCallKind.SETTLE_CONTEST, *about)
+    ]
     net.settle_contest(0, 0, 2)
-    assert due(script, Call.SETTLE_CONTEST) == []
+    assert due(script, KeeperCallKind.SETTLE_CONTEST) == []
     assert net.view.credits == {WATCHER: half}
     net.claim_credit(WATCHER)
     assert (net.view.credits[WATCHER], net.view.paid[WATCHER]) == (0, half)
 
 
-def test_no_words_of_a_leaked_seat_are_contested() -> None:
+def test_no_digests_of_a_leaked_seat_are_contested() -> None:
     script = settled()
     net = script.net
     auditor = script.auditors(0)[0]
@@ -265,10 +279,10 @@ def test_no_words_of_a_leaked_seat_are_contested() -> None:
     net.wait_until(net.settled[0].ends["audit"])
     script.open(0, auditor)
     net.wait_until(net.settled[0].ends["open"])
-    assert due(script, Call.CONTEST) == []
+    assert due(script, KeeperCallKind.CONTEST) == []
 
 
-def test_words_are_contested_while_their_seat_stands() -> None:
+def test_digests_are_contested_while_their_seat_stands() -> None:
     script = settled()
     net = script.net
     auditor = script.auditors(0)[0]
@@ -279,14 +293,14 @@ def test_words_are_contested_while_their_seat_stands() -> None:
     net.wait_until(net.settled[0].ends["open"])
     script.show_keys(0)
     about = (FIRST, Role.VERIFIER, HolderId(auditor), SeatIndex(seat))
-    assert due(script, Call.CONTEST) == [KeeperCall(Call.CONTEST, *about)]
-    net.fall(Role.PROVIDER, seat_holder(script, seat).id, WATCHER)
-    assert due(script, Call.CONTEST) == []
+    assert due(script, KeeperCallKind.CONTEST) == [KeeperCall(KeeperCallKind.CONTEST, *about)]
+    net.slash(Role.PROVIDER, seat_holder(script, seat).id, WATCHER)
+    assert due(script, KeeperCallKind.CONTEST) == []
     with pytest.raises(Refused):
         net.contest(0, auditor, seat, WATCHER)
 
 
-def test_a_differs_about_who_fell_is_not_dropped() -> None:
+def test_a_mismatch_about_who_fell_is_not_dropped() -> None:
     script = settled()
     net = script.net
     auditor = script.auditors(0)[0]
@@ -295,15 +309,15 @@ def test_a_differs_about_who_fell_is_not_dropped() -> None:
     net.wait_until(net.settled[0].ends["audit"])
     script.open(0, auditor)
     net.wait_until(net.settled[0].ends["half"] - 1)
-    assert due(script, Call.DROPPED) == []
+    assert due(script, KeeperCallKind.DROPPED) == []
     net.wait(1)
     about = (FIRST, Role.VERIFIER, HolderId(auditor), SeatIndex(seat))
-    assert due(script, Call.DROPPED) == [KeeperCall(Call.DROPPED, *about)]
-    net.fall(Role.PROVIDER, seat_holder(script, seat).id, WATCHER)
-    assert due(script, Call.DROPPED) == []
+    assert due(script, KeeperCallKind.DROPPED) == [KeeperCall(KeeperCallKind.DROPPED, *about)]
+    net.slash(Role.PROVIDER, seat_holder(script, seat).id, WATCHER)
+    assert due(script, KeeperCallKind.DROPPED) == []
 
 
-def test_a_differs_earns_once_its_seat_has_fallen_and_not_before() -> None:
+def test_a_mismatch_earns_once_its_seat_has_fallen_and_not_before() -> None:
     script = settled()
     net = script.net
     auditor = script.auditors(0)[0]
@@ -315,26 +329,26 @@ def test_a_differs_earns_once_its_seat_has_fallen_and_not_before() -> None:
     assert duties_paid(net.view.settled[0], member) == 0
     with pytest.raises(Refused):
         net.prove(0, auditor, seat)
-    assert due(script, Call.PROVEN) == []
-    net.fall(Role.PROVIDER, seat_holder(script, seat).id, WATCHER)
+    assert due(script, KeeperCallKind.PROVEN) == []
+    net.slash(Role.PROVIDER, seat_holder(script, seat).id, WATCHER)
     about = (FIRST, Role.VERIFIER, HolderId(auditor), SeatIndex(seat))
-    assert due(script, Call.PROVEN) == [KeeperCall(Call.PROVEN, *about)]
+    assert due(script, KeeperCallKind.PROVEN) == [KeeperCall(KeeperCallKind.PROVEN, *about)]
     net.prove(0, auditor, seat)
-    assert due(script, Call.PROVEN) == []
+    assert due(script, KeeperCallKind.PROVEN) == []
     assert net.view.credits[member.account] == net.terms.duty_fee
     assert duties_paid(net.view.settled[0], member) == 0
 
 
-def test_games_about_who_fell_otherwise_are_ended_once_by_anybody() -> None:
+def test_games_about_who_was_slashed_otherwise_are_ended_once_by_anybody() -> None:
     script = settled()
     net = script.net
     about = seat_holder(script, 1)
     claim = Claim(
         holder=about.account,
         set=bond_set(net.view.job_id, Role.PROVIDER, about.id),
-        place=pay_place(net.view.job_id, Role.PROVIDER, about.id, FIRST),
+        position=pay_position(net.view.job_id, Role.PROVIDER, about.id, FIRST),
         program=digest("program"),
-        is_link=False,
+        is_update_proof=False,
         seat=SeatIndex(1),
         round=FIRST,
         segment=2,
@@ -345,11 +359,13 @@ def test_games_about_who_fell_otherwise_are_ended_once_by_anybody() -> None:
 
     def ends(games: dict[int, GameRecord]) -> list[KeeperCall]:
         view = replace(net.view, games=games)
-        return [each for each in keeper_calls(view, net.now) if each.call is Call.END_FALLEN]
+        return [
+            each for each in keeper_calls(view, net.now) if each.call is KeeperCallKind.END_SLASHED
+        ]
 
     assert ends(games) == []
-    net.fall(Role.PROVIDER, about.id, WATCHER)
-    call = KeeperCall(Call.END_FALLEN, net.view.round, Role.PROVIDER, about.id)
+    net.slash(Role.PROVIDER, about.id, WATCHER)
+    call = KeeperCall(KeeperCallKind.END_SLASHED, net.view.round, Role.PROVIDER, about.id)
     assert ends(games) == [call]
     over = {id: replace(game, outcome=Outcome.SENT_HOME) for id, game in games.items()}
     assert ends(over) == []
@@ -357,7 +373,7 @@ def test_games_about_who_fell_otherwise_are_ended_once_by_anybody() -> None:
 
 
 def test_every_accusation_that_is_dropped_takes_half_of_what_is_left() -> None:
-    script = Script.ready(make_terms(f=0, min_verifiers=1), places=2)
+    script = Script.ready(make_terms(f=0, min_verifiers=1), slots=2)
     net = script.net
     script.honest_round()
     auditor = script.auditors(0)[0]
@@ -369,13 +385,13 @@ def test_every_accusation_that_is_dropped_takes_half_of_what_is_left() -> None:
     net.wait_until(net.settled[0].ends["half"])
     left = net.terms.verifier_bond
     for seat in seats:
-        assert seat in [each.seat for each in due(script, Call.DROPPED)]
+        assert seat in [each.seat for each in due(script, KeeperCallKind.DROPPED)]
         net.drop(0, auditor, seat)
         left -= left // 2
         assert net.view.verifiers[HolderId(auditor)].bond == left
         with pytest.raises(Refused):
             net.drop(0, auditor, seat)
-    assert due(script, Call.DROPPED) == []
+    assert due(script, KeeperCallKind.DROPPED) == []
 
 
 def test_a_key_of_a_stranger_is_not_kept_and_one_before_the_settlement_is_only_known() -> None:
@@ -390,11 +406,14 @@ def test_a_key_of_a_stranger_is_not_kept_and_one_before_the_settlement_is_only_k
     script.say()
     script.settle()
     net.emit(ev.KeyShown(net.job, WATCHER, FIRST, key))
-    past = net.view.settled[0]
-    assert (past.key_of(SeatIndex(2)), past.known_key(SeatIndex(2))) == (None, key)
-    assert dict(past.keys) == {}
+    settled_round = net.view.settled[0]
+    assert (settled_round.key_of(SeatIndex(2)), settled_round.known_key(SeatIndex(2))) == (
+        None,
+        key,
+    )
+    assert dict(settled_round.keys) == {}
     about = (FIRST, Role.PROVIDER, HolderId(holder.id), SeatIndex(2))
-    assert due(script, Call.LEAK) == [KeeperCall(Call.LEAK, *about)]
+    assert due(script, KeeperCallKind.LEAK) == [KeeperCall(KeeperCallKind.LEAK, *about)]
     net.emit(ev.KeyShown(net.job, holder.account, FIRST, key))
     assert net.view.settled[0].key_of(SeatIndex(2)) is None  # it is the settlement's own block
     net.wait(1)
@@ -430,25 +449,26 @@ def test_a_key_in_the_settlements_block_takes_away_one_that_was_told_there() -> 
     net.emit(ev.Leaked(net.job, WATCHER, seat, FIRST, key))
     assert net.view.settled[0].key_of(seat) == key
     net.emit(ev.KeyShown(net.job, told.account, FIRST, key))  # at its second, which is too early
-    past = net.view.settled[0]
-    assert (past.key_of(seat), past.known_key(seat)) == (None, key)
+    settled_round = net.view.settled[0]
+    assert (settled_round.key_of(seat), settled_round.known_key(seat)) == (None, key)
     net.wait_until(net.settled[0].ends["keys"])
-    assert seat in [each.seat for each in due(script, Call.REPORT_MISSING_KEY)]
+    assert seat in [each.seat for each in due(script, KeeperCallKind.REPORT_MISSING_KEY)]
     net.emit(ev.KeyShown(net.job, told.account, FIRST, key))
     assert net.view.settled[0].key_of(seat) == key
 
 
-def test_a_word_is_contested_with_a_key_that_was_shown_too_early() -> None:
+def test_a_digest_is_contested_with_a_key_that_was_shown_too_early() -> None:
     script = Script.ready()
     script.honest_round()
     guesser, seat = script.guessed(0)
     view, now = script.net.view, script.net.now
     early = with_settled(view, FIRST, keys={}, early_keys=view.settled[0].keys)
     due_of = [
-        [one for one in keeper_calls(v, now) if one.call is Call.CONTEST] for v in (view, early)
+        [one for one in keeper_calls(v, now) if one.call is KeeperCallKind.CONTEST]
+        for v in (view, early)
     ]
     about = (FIRST, Role.VERIFIER, HolderId(guesser), seat)
-    assert due_of == [[KeeperCall(Call.CONTEST, *about)]] * 2
+    assert due_of == [[KeeperCall(KeeperCallKind.CONTEST, *about)]] * 2
     calls = Calls(Deployment(1, 0, dict.fromkeys(REQUIRED, WATCHER)))
     sent = [calls.about(v.settled[0]).contest(seat, HolderId(guesser)) for v in (view, early)]
     assert sent[0] == sent[1]
@@ -466,7 +486,7 @@ def test_who_disagreed_is_bound_as_long_as_an_audit_takes() -> None:
     until += terms.key_seconds + terms.window_seconds
     assert (holder.bound_until, holder.to, holder.missed) == (until, 0, NO_ROUND)
     with pytest.raises(Refused):
-        net.sit(gone.account, 1)  # with another account, and another bond, at once
+        net.join(gone.account, 1)  # with another account, and another bond, at once
     net.wait_until(until - 1)
     assert not is_releasable(net.view, holder, net.now)
     with pytest.raises(Refused):
@@ -484,29 +504,31 @@ def test_rounds_are_claimed_when_they_are_final_and_only_where_they_are_worth_it
     net.wait(1)
     script.settle()
     script.honest_round()
-    assert due(script, Call.CLAIM) == []
+    assert due(script, KeeperCallKind.CLAIM) == []
     net.wait_until(net.settled[0].ends["window"] - 1)
-    assert due(script, Call.CLAIM) == []
+    assert due(script, KeeperCallKind.CLAIM) == []
     assert burnable_to(net.view, net.now) == 0
     net.wait(1)
-    claims = {(each.role, each.holder): each.round for each in due(script, Call.CLAIM)}
+    claims = {(each.role, each.holder): each.round for each in due(script, KeeperCallKind.CLAIM)}
     seats = {(Role.PROVIDER, seat_holder(script, seat).id) for seat in range(3)}
-    places = {(Role.VERIFIER, HolderId(net.at(Role.VERIFIER, p, 0).id)) for p in range(4)}
-    assert set(claims) == seats | places and set(claims.values()) == {1}
-    assert due(script, Call.BURN) == [KeeperCall(Call.BURN, RoundIndex(1))]
+    slots = {(Role.VERIFIER, HolderId(net.at(Role.VERIFIER, p, 0).id)) for p in range(4)}
+    assert set(claims) == seats | slots and set(claims.values()) == {1}
+    assert due(script, KeeperCallKind.BURN) == [KeeperCall(KeeperCallKind.BURN, RoundIndex(1))]
     net.burn(1)
-    assert due(script, Call.BURN) == []
+    assert due(script, KeeperCallKind.BURN) == []
     for role, id in claims:
         net.claim(role, id, 1)
-    assert due(script, Call.CLAIM) == []
+    assert due(script, KeeperCallKind.CLAIM) == []
 
 
-def test_what_a_fall_took_is_claimed_too_so_that_it_burns() -> None:
+def test_what_a_slash_took_is_claimed_too_so_that_it_burns() -> None:
     script = settled()
     net, id = script.net, seat_holder(script, 1).id
-    net.fall(Role.PROVIDER, id, WATCHER)
+    net.slash(Role.PROVIDER, id, WATCHER)
     net.wait_until(net.settled[0].ends["window"])
-    assert (Role.PROVIDER, id) in {(each.role, each.holder) for each in due(script, Call.CLAIM)}
+    assert (Role.PROVIDER, id) in {
+        (each.role, each.holder) for each in due(script, KeeperCallKind.CLAIM)
+    }
     assert net.claim(Role.PROVIDER, id, 1) == (0, net.terms.segments * net.terms.segment_pay)
 
 
@@ -526,13 +548,13 @@ def test_a_bond_goes_home_when_nothing_can_be_asked_of_it() -> None:
     new = replace(held, start=RoundIndex(3), to=RoundIndex(3))
     assert is_releasable(net.view, new, net.now)
     net.wait_until(net.settled[1].ends["window"])
-    about = (Call.RELEASE, net.view.round, Role.PROVIDER, left.id)
-    assert KeeperCall(*about) in due(script, Call.RELEASE)
+    about = (KeeperCallKind.RELEASE, net.view.round, Role.PROVIDER, left.id)
+    assert KeeperCall(*about) in due(script, KeeperCallKind.RELEASE)
     net.release(Role.PROVIDER, left.id)
-    assert KeeperCall(*about) not in due(script, Call.RELEASE)
+    assert KeeperCall(*about) not in due(script, KeeperCallKind.RELEASE)
 
 
-def test_a_seats_miss_is_cut_and_nobody_elses() -> None:
+def test_a_seats_missed_duty_is_penalised_and_nobody_elses() -> None:
     script = Script.ready()
     net = script.net
     net.advance()
@@ -541,24 +563,26 @@ def test_a_seats_miss_is_cut_and_nobody_elses() -> None:
     net.wait_until(net.deadline)
     net.advance()
     missed = seat_holder(script, 3)
-    expected = KeeperCall(Call.CUT_SEAT, missed.missed, Role.PROVIDER, missed.id, SeatIndex(3))
-    assert due(script, Call.CUT_SEAT) == [expected]
-    net.cut_seat(3)
-    assert due(script, Call.CUT_SEAT) == []
+    expected = KeeperCall(
+        KeeperCallKind.PENALISE_SEAT, missed.missed, Role.PROVIDER, missed.id, SeatIndex(3)
+    )
+    assert due(script, KeeperCallKind.PENALISE_SEAT) == [expected]
+    net.penalise_seat(3)
+    assert due(script, KeeperCallKind.PENALISE_SEAT) == []
 
 
-def test_the_silent_of_a_replaced_committee_draw_are_cut_before_the_settlement() -> None:
+def test_the_silent_of_a_replaced_committee_draw_are_penalised_before_the_settlement() -> None:
     script = Script.ready()
     net = script.net
     script.train()
     script.say([0])
     net.wait_until(net.deadline)
     net.advance()
-    assert [each.holder for each in due(script, Call.CUT_MEMBER)] == [
-        net.at(Role.VERIFIER, place, 0).id for place in (1, 2, 3)
+    assert [each.holder for each in due(script, KeeperCallKind.PENALISE_MEMBER)] == [
+        net.at(Role.VERIFIER, slot, 0).id for slot in (1, 2, 3)
     ]
-    net.cut_member(0, net.at(Role.VERIFIER, 1, 0).id)
-    assert len(due(script, Call.CUT_MEMBER)) == 2
+    net.penalise_member(0, net.at(Role.VERIFIER, 1, 0).id)
+    assert len(due(script, KeeperCallKind.PENALISE_MEMBER)) == 2
     assert net.view.verifiers[HolderId(net.at(Role.VERIFIER, 1, 0).id)].account == VERIFIERS[1]
 
 
@@ -571,12 +595,12 @@ def test_a_late_signature_counts_until_the_next_settlement() -> None:
     net.settle({0, 1, 2})
     late = net.at(Role.VERIFIER, 3, 0).id
     net.sign(late)
-    past = net.view.settled[0]
-    assert (past.signers, past.unsigned) == (0b1111, 0)
+    settled_round = net.view.settled[0]
+    assert (settled_round.signers, settled_round.unsigned) == (0b1111, 0)
     holder = net.view.verifiers[HolderId(late)]
-    assert pay.verifier_pay(net.terms, past, holder) == net.terms.sign_fee
+    assert pay.verifier_pay(net.terms, settled_round, holder) == net.terms.sign_fee
     script.honest_round()
-    assert due(script, Call.CUT_MEMBER) == []
+    assert due(script, KeeperCallKind.PENALISE_MEMBER) == []
 
 
 def test_an_accounts_part_in_a_job_is_its_newest_that_stands() -> None:
@@ -591,7 +615,7 @@ def test_an_accounts_part_in_a_job_is_its_newest_that_stands() -> None:
     net.release(Role.PROVIDER, first.id)
     held = net.view.holder_of(PROVIDERS[0])
     assert held is not None and held.is_released
-    net.sit(PROVIDERS[0], 0)
+    net.join(PROVIDERS[0], 0)
     again = net.view.holder_of(PROVIDERS[0])
     assert again is not None and again.id > first.id
     assert net.view.ids_of(PROVIDERS[0], Role.PROVIDER) == {first.id, again.id}
@@ -601,12 +625,12 @@ def test_an_accounts_part_in_a_job_is_its_newest_that_stands() -> None:
 def test_a_advance_is_due_when_a_deadline_or_the_last_moment_is_over() -> None:
     script = Script.ready(make_terms(expiry=1_000_500))
     net = script.net
-    assert [each.round for each in due(script, Call.ADVANCE)] == [0]
+    assert [each.round for each in due(script, KeeperCallKind.ADVANCE)] == [0]
     net.advance()
     net.wait_until(net.deadline - 1)
-    assert due(script, Call.ADVANCE) == []
+    assert due(script, KeeperCallKind.ADVANCE) == []
     net.wait(1)
-    assert due(script, Call.ADVANCE) == [KeeperCall(Call.ADVANCE, FIRST)]
+    assert due(script, KeeperCallKind.ADVANCE) == [KeeperCall(KeeperCallKind.ADVANCE, FIRST)]
     for late in (net.terms.expiry, last_moment(net.terms) - 1, last_moment(net.terms)):
         assert net.view.is_advance_due(late)
     again = Script.ready(make_terms(expiry=1_000_500))
@@ -621,11 +645,14 @@ def test_a_advance_is_due_when_a_deadline_or_the_last_moment_is_over() -> None:
 def test_a_job_with_too_few_waits_until_it_expires() -> None:
     script = Script.ready(seats=2)
     net = script.net
-    assert due(script, Call.ADVANCE) == []
+    assert due(script, KeeperCallKind.ADVANCE) == []
     assert [net.view.is_advance_due(net.terms.expiry + d) for d in (-1, 0)] == [False, True]
 
 
 def test_a_job_begins_with_as_many_as_it_needs_and_no_more() -> None:
     terms = make_terms(min_providers=3, min_verifiers=2, f=0)
-    for seats, places, begins in ((3, 2, True), (2, 2, False), (3, 1, False)):
-        assert bool(due(Script.ready(terms, seats=seats, places=places), Call.ADVANCE)) is begins
+    for seats, slots, begins in ((3, 2, True), (2, 2, False), (3, 1, False)):
+        assert (
+            bool(due(Script.ready(terms, seats=seats, slots=slots), KeeperCallKind.ADVANCE))
+            is begins
+        )

@@ -17,8 +17,8 @@ from atoll.errors import ManifestError
 from atoll.protocol import canonical
 from atoll.protocol.hashing import sha256, terms_hash
 from atoll.protocol.manifest import InitSpec, LoraSpec, Manifest, RobustSpec
-from atoll.protocol.terms import check_terms, terms_from_plain, terms_to_plain
-from atoll.protocol.words import Digest
+from atoll.protocol.terms import check_terms, terms_from_json_value, terms_to_json_value
+from atoll.protocol.types import Digest
 
 
 @pytest.mark.parametrize("name", AT_THE_BOUND)
@@ -120,14 +120,14 @@ def test_a_rules_condition_on_seats_is_said(
 
 def test_terms_are_written_and_read_back() -> None:
     terms = replace(make_manifest().terms, provider_bond=10**30, program=Digest(b"\7" * 32))
-    assert terms_from_plain(terms_to_plain(terms)) == terms
+    assert terms_from_json_value(terms_to_json_value(terms)) == terms
 
 
 @pytest.mark.parametrize("value", ["2", True, 2.0, None])
 def test_numbers_of_terms_are_read_as_integers_only(value: object) -> None:
-    plain = terms_to_plain(make_manifest().terms)
+    plain = terms_to_json_value(make_manifest().terms)
     with pytest.raises(ValueError, match="terms: rounds is not an integer"):
-        terms_from_plain({**plain, "rounds": value})
+        terms_from_json_value({**plain, "rounds": value})
 
 
 def test_a_job_of_two_fragments_renews_no_momentum_by_periods() -> None:

@@ -1,4 +1,4 @@
-"""Who is available, named, excluded and merged: sets worked out by hand, and the vectors."""
+"""Who is mergeable, named, excluded and merged: sets worked out by hand, and the vectors."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from atoll.protocol.checks import Check, Gram
 from atoll.protocol.manifest import RobustSpec
 from atoll.protocol.merge_inputs import (
-    MergeFacts,
     MergeInputs,
+    MergeRecord,
     MergeTerms,
+    available_seats,
     candidates,
-    had,
-    is_settled_who_is_had,
+    is_availability_settled,
     is_whole_enough,
     merge_inputs,
 )
-from atoll.protocol.words import Bitmap, SeatIndex, bits, to_bitmap
+from atoll.protocol.types import Bitmap, SeatIndex, bits, to_bitmap
 
 SEGMENTS = 8
 
@@ -30,16 +30,16 @@ def terms_of(f: int, rule: str = "nnm_trimmed_mean") -> MergeTerms:
     return MergeTerms(SEGMENTS, RobustSpec(rule=rule, f=f, kappa="1.5"))
 
 
-def facts_of(n: int) -> MergeFacts:
+def record_of(n: int) -> MergeRecord:
     """Everybody did everything, and all of a committee of three have it."""
     everyone = Bitmap((1 << n) - 1)
     done = dict.fromkeys(map(SeatIndex, range(n)), SEGMENTS)
-    return MergeFacts(everyone, 3, [everyone] * 3, done)
+    return MergeRecord(everyone, 3, [everyone] * 3, done)
 
 
-def merged_of(n: int, gram: Gram | None, terms: MergeTerms, **facts: Bitmap) -> MergeInputs:
+def merged_of(n: int, gram: Gram | None, terms: MergeTerms, **record: Bitmap) -> MergeInputs:
     grams = [] if gram is None else [gram]
-    return merge_inputs(replace(facts_of(n), **facts), seats(*range(n)), grams, terms)
+    return merge_inputs(replace(record_of(n), **record), seats(*range(n)), grams, terms)
 
 
 def seats(*which: int) -> tuple[SeatIndex, ...]:
@@ -62,7 +62,7 @@ def with_silent(n: int, *silent: int) -> Gram:
 
 def test_honest_updates_are_all_merged_and_nobody_is_named() -> None:
     found = merged_of(7, alike(7), terms_of(2))
-    assert found.available == found.merged == seats(*range(7))
+    assert found.mergeable == found.merged == seats(*range(7))
     assert found.named == found.excluded == ()
     assert found.f_prime == 2
 
@@ -84,12 +84,12 @@ def test_moments_are_set_aside_as_far_as_the_rule_can_spare_them() -> None:
             apart[seat][other] = apart[other][seat] = 200 if seat == other else 0
     for n, room in ((5, 0), (6, 1), (7, 2), (8, 2)):
         moments = [row[:n] for row in apart[:n]]
-        found = merge_inputs(facts_of(n), seats(*range(n)), [alike(n), moments], terms_of(2))
-        assert (found.excluded, found.set_aside) == ((), seats(1, 3)[:room])
+        found = merge_inputs(record_of(n), seats(*range(n)), [alike(n), moments], terms_of(2))
+        assert (found.excluded, found.momentum_excluded) == ((), seats(1, 3)[:room])
         named = [with_silent(n, 0), moments]
-        found = merge_inputs(facts_of(n), seats(*range(n)), named, terms_of(2))
+        found = merge_inputs(record_of(n), seats(*range(n)), named, terms_of(2))
         assert len(found.excluded) == min(1, room)
-        assert len(found.set_aside) == max(0, n - 6)
+        assert len(found.momentum_excluded) == max(0, n - 6)
 
 
 @pytest.mark.parametrize("rule", ["krum", "nnm_multi_krum"])
@@ -106,7 +106,7 @@ def test_below_the_rules_minimum_nothing_is_merged(rule: str, f: int, minimum: i
     assert (len(found.merged), found.excluded, found.f_prime) == (minimum, (), f)
     found = merged_of(minimum - 1, with_silent(minimum - 1, 0), terms_of(f, rule))
     assert (found.merged, found.excluded, found.f_prime) == ((), (), 0)
-    assert found.available == seats(*range(minimum - 1))
+    assert found.mergeable == seats(*range(minimum - 1))
 
 
 @pytest.mark.parametrize("rule", ["mean", "contributor_mean", "krum"])
@@ -134,14 +134,14 @@ def test_fp32_updates_have_no_gram_matrix_and_name_nobody() -> None:
 
 def test_who_is_no_candidate_shifts_no_median() -> None:
     """Fallen, hardly there, or bytes that do not decode: dropped before anything is counted."""
-    facts = replace(facts_of(8), fallen=Bitmap(0b1))
-    facts = replace(facts, segments={**facts.segments, SeatIndex(1): 5})
-    facts = replace(facts, words=[Bitmap(0xFF), Bitmap(0xFB), Bitmap(0xFB)])
-    assert candidates(facts, terms_of(1)) == seats(3, 4, 5, 6, 7)
+    record = replace(record_of(8), slashed=Bitmap(0b1))
+    record = replace(record, segments={**record.segments, SeatIndex(1): 5})
+    record = replace(record, votes=[Bitmap(0xFF), Bitmap(0xFB), Bitmap(0xFB)])
+    assert candidates(record, terms_of(1)) == seats(3, 4, 5, 6, 7)
     gram = with_silent(8, 0, 1, 2)
-    found = merge_inputs(facts, seats(*range(8)), [gram, gram], terms_of(1))
-    assert (found.available, found.named) == (seats(3, 4, 5, 6, 7), ())
-    found = merge_inputs(facts, seats(3, 4, 6, 7), [alike(4)], terms_of(1))
+    found = merge_inputs(record, seats(*range(8)), [gram, gram], terms_of(1))
+    assert (found.mergeable, found.named) == (seats(3, 4, 5, 6, 7), ())
+    found = merge_inputs(record, seats(3, 4, 6, 7), [alike(4)], terms_of(1))
     assert found.merged == seats(3, 4, 6, 7)
 
 
@@ -154,19 +154,19 @@ def test_three_quarters_of_a_round_are_enough() -> None:
 @pytest.mark.parametrize(("committee", "enough"), [(1, 1), (2, 2), (3, 2), (4, 3), (32, 17)])
 def test_more_than_half_of_the_committee_have_it(committee: int, enough: int) -> None:
     """Also of those who said nothing; what was not revealed nobody can have."""
-    words = [Bitmap(0b11)] * enough
-    assert had(words, committee, Bitmap(0b101)) == 0b1
-    assert had(words[1:], committee, Bitmap(0b101)) == 0
+    votes = [Bitmap(0b11)] * enough
+    assert available_seats(votes, committee, Bitmap(0b101)) == 0b1
+    assert available_seats(votes[1:], committee, Bitmap(0b101)) == 0
 
 
-def test_words_are_over_when_none_can_change_anything() -> None:
+def test_votes_are_over_when_none_can_change_anything() -> None:
     """Three of five: seat 0 has three, seat 1 can have two at most, seat 2 hangs on the next."""
-    words = [Bitmap(0b001), Bitmap(0b001), Bitmap(0b001)]
-    assert is_settled_who_is_had(words, 5, Bitmap(0b011))
-    assert is_settled_who_is_had(words, 5, Bitmap(0))
-    assert not is_settled_who_is_had([*words[:2], Bitmap(0b101)], 5, Bitmap(0b111))
-    assert not is_settled_who_is_had(words[:2], 5, Bitmap(0b001))
-    assert is_settled_who_is_had([Bitmap(0)] * 5, 5, Bitmap(0b111))
+    votes = [Bitmap(0b001), Bitmap(0b001), Bitmap(0b001)]
+    assert is_availability_settled(votes, 5, Bitmap(0b011))
+    assert is_availability_settled(votes, 5, Bitmap(0))
+    assert not is_availability_settled([*votes[:2], Bitmap(0b101)], 5, Bitmap(0b111))
+    assert not is_availability_settled(votes[:2], 5, Bitmap(0b001))
+    assert is_availability_settled([Bitmap(0)] * 5, 5, Bitmap(0b111))
 
 
 def test_light_misalignment_costs_nothing() -> None:
@@ -181,7 +181,7 @@ def test_light_misalignment_costs_nothing() -> None:
 
 
 @st.composite
-def rounds(draw: st.DrawFn) -> tuple[MergeFacts, list[SeatIndex], list[Gram], MergeTerms]:
+def rounds(draw: st.DrawFn) -> tuple[MergeRecord, list[SeatIndex], list[Gram], MergeTerms]:
     n = draw(st.integers(0, 9))
     rows = st.lists(st.lists(st.integers(-9, 9), min_size=3, max_size=3), min_size=n, max_size=n)
     gram, moments = (
@@ -190,36 +190,36 @@ def rounds(draw: st.DrawFn) -> tuple[MergeFacts, list[SeatIndex], list[Gram], Me
     )
     mask = st.integers(0, (1 << n) - 1).map(Bitmap)
     done = {SeatIndex(s): draw(st.sampled_from([8, 8, 8, 6, 3])) for s in range(n)}
-    words = draw(st.lists(mask, max_size=4))
-    committee = len(words) + draw(st.integers(0, 2))
-    facts = MergeFacts(
-        Bitmap((1 << n) - 1), committee, words, done, fallen=draw(mask), accused=draw(mask)
+    votes = draw(st.lists(mask, max_size=4))
+    committee = len(votes) + draw(st.integers(0, 2))
+    record = MergeRecord(
+        Bitmap((1 << n) - 1), committee, votes, done, slashed=draw(mask), accused=draw(mask)
     )
     rule = draw(st.sampled_from(["mean", "nnm_trimmed_mean", "krum"]))
     f = 0 if rule == "mean" else draw(st.integers(0, 3))
     grams = draw(st.sampled_from([[gram], [gram, moments], []]))
-    return facts, [SeatIndex(s) for s in range(n)], grams, terms_of(f, rule)
+    return record, [SeatIndex(s) for s in range(n)], grams, terms_of(f, rule)
 
 
 @given(rounds())
 def test_the_rule_is_never_left_with_too_few(
-    case: tuple[MergeFacts, list[SeatIndex], list[Gram], MergeTerms],
+    case: tuple[MergeRecord, list[SeatIndex], list[Gram], MergeTerms],
 ) -> None:
-    facts, decoded, grams, terms = case
-    found = merge_inputs(facts, decoded, grams, terms)
+    record, decoded, grams, terms = case
+    found = merge_inputs(record, decoded, grams, terms)
     f, extra = terms.robust.f, 2 if terms.robust.rule == "krum" and terms.robust.f else 0
     if found.merged:
         assert len(found.merged) >= 2 * f + 1 + extra
         assert found.f_prime == f
-        assert set(found.merged) | set(found.excluded) == set(found.available)
-        assert len(found.merged) - len(found.set_aside) >= 2 * f + 1 + extra
+        assert set(found.merged) | set(found.excluded) == set(found.mergeable)
+        assert len(found.merged) - len(found.momentum_excluded) >= 2 * f + 1 + extra
     else:
-        assert len(found.available) < 2 * f + 1 + extra
+        assert len(found.mergeable) < 2 * f + 1 + extra
     assert not set(found.merged) & set(found.excluded)
     assert len(found.excluded) <= f
-    odd = {x.seat for x in found.named} | set(bits(facts.accused))
+    odd = {x.seat for x in found.named} | set(bits(record.accused))
     assert set(found.excluded) <= odd
-    assert not to_bitmap(found.available) & facts.fallen
-    counts = {s: sum(word >> s & 1 for word in facts.words) for s in found.available}
-    assert all(2 * count > facts.committee for count in counts.values())
-    assert all(a < b for a, b in pairwise(found.available))
+    assert not to_bitmap(found.mergeable) & record.slashed
+    counts = {s: sum(vote >> s & 1 for vote in record.votes) for s in found.mergeable}
+    assert all(2 * count > record.committee for count in counts.values())
+    assert all(a < b for a, b in pairwise(found.mergeable))

@@ -1,4 +1,4 @@
-"""What a round may cost, what a miss costs, and what a job has: numbers by hand."""
+"""What a round may cost, what a missed duty costs, and what a job has: numbers by hand."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from tests.unit.protocol.script import WATCHER, Script
 
 from atoll.protocol import events as ev
 from atoll.protocol import pay
-from atoll.protocol.misses import Record, cut, first_cut
+from atoll.protocol.missed_duties import MissRecord, first_penalty, penalty
 from atoll.protocol.rounds import apply
-from atoll.protocol.words import Bitmap, RoundIndex, SeatIndex, Wei, bits
+from atoll.protocol.types import Bitmap, RoundIndex, SeatIndex, Wei, bits
 
 R = RoundIndex
 
 
-def test_levels_rise_with_misses_and_fall_with_rounds_done() -> None:
-    once = Record().missed(R(3), R(0))
-    assert (once, once.at(R(4), R(0))) == (Record(1, 4), 1)
+def test_levels_rise_with_missed_duties_and_fall_with_rounds_done() -> None:
+    once = MissRecord().missed(R(3), R(0))
+    assert (once, once.at(R(4), R(0))) == (MissRecord(1, 4), 1)
     assert [once.at(R(r), R(0)) for r in (5, 6)] == [0, 0]
     twice = once.missed(R(4), R(0))
-    assert twice == Record(2, 5)
+    assert twice == MissRecord(2, 5)
     assert [twice.at(R(r), R(0)) for r in (5, 6, 7, 9)] == [2, 1, 0, 0]
     # A holder that came later has done fewer rounds since.
     assert twice.at(R(9), R(8)) == 1
     assert twice.missed(R(2), R(0)).after == 5
 
 
-def test_a_cut_is_at_most_an_eighth() -> None:
-    assert [cut(1_000, 100, level) for level in range(6)] == [10, 20, 40, 80, 125, 125]
-    assert (first_cut(999, 100), first_cut(1_001, 100)) == (10, 11)
+def test_a_penalty_is_at_most_an_eighth() -> None:
+    assert [penalty(1_000, 100, level) for level in range(6)] == [10, 20, 40, 80, 125, 125]
+    assert (first_penalty(999, 100), first_penalty(1_001, 100)) == (10, 11)
 
 
 def test_what_a_round_may_cost_counts_everybody_who_may_be_paid() -> None:
@@ -46,26 +46,26 @@ def test_what_a_round_may_cost_counts_everybody_who_may_be_paid() -> None:
     assert pay.may_earn(terms, last, is_last=True) == seats + fees + 8 * terms.duty_fee
     everybody = replace(terms, f=0)
     assert pay.may_earn(everybody, first, is_last=False) == seats + fees + 4 * terms.duty_fee
-    for seat in bits(first.facts.revealed):
-        left = replace(first, facts=replace(first.facts, excluded=Bitmap(1 << seat)))
+    for seat in bits(first.record.revealed):
+        left = replace(first, record=replace(first.record, excluded=Bitmap(1 << seat)))
         duties = 2 if first.drawn >> seat & 1 else 3
         assert pay.may_earn(terms, left, is_last=False) == seats + fees + duties * terms.duty_fee
-    alone = replace(last, facts=replace(last.facts, ready=Bitmap(1)))
+    alone = replace(last, record=replace(last.record, ready=Bitmap(1)))
     assert pay.may_earn(terms, alone, is_last=True) == seats + fees + 4 * terms.duty_fee
 
 
-def test_an_auditor_has_a_fee_for_its_signature_and_one_for_each_seat_that_it_found_fine() -> None:
+def test_an_auditor_has_a_fee_for_its_signature_and_one_for_each_seat_that_it_found_valid() -> None:
     script = Script.ready(make_terms(rounds=2))
     terms, round = script.net.terms, script.honest_round()
     script.audit(round)
-    past = script.net.view.settled[round]
+    settled_round = script.net.view.settled[round]
     holders = script.net.view.verifiers.values()
-    duties = {holder.id: len(past.duties_of(holder.id)) for holder in holders}
-    assert sum(duties.values()) == past.drawn.bit_count() > 0
+    duties = {holder.id: len(settled_round.duties_of(holder.id)) for holder in holders}
+    assert sum(duties.values()) == settled_round.drawn.bit_count() > 0
     for holder in holders:
         fees = terms.sign_fee + duties[holder.id] * terms.duty_fee
-        assert pay.round_pay(terms, past, holder) == fees
-        unsigned = replace(past, signers=Bitmap(0))
+        assert pay.round_pay(terms, settled_round, holder) == fees
+        unsigned = replace(settled_round, signers=Bitmap(0))
         assert pay.round_pay(terms, unsigned, holder) == duties[holder.id] * terms.duty_fee
 
 
@@ -85,11 +85,11 @@ def test_what_is_refunded_is_what_nobody_can_earn() -> None:
 
 
 @pytest.mark.parametrize(("fee", "reward"), [(10, 5), (400, 50), (100, 50)])
-def test_a_contests_reward_is_below_what_the_miss_costs(fee: int, reward: int) -> None:
+def test_a_contests_reward_is_below_what_the_missed_duty_costs(fee: int, reward: int) -> None:
     net = Script.ready().net
     assert net.view.params is not None
     terms = replace(net.terms, duty_fee=Wei(fee), verifier_bond=Wei(10_000))
-    assert pay.contest_reward(terms, replace(net.view.params, miss_cut_bps=100)) == reward
+    assert pay.contest_reward(terms, replace(net.view.params, penalty_bps=100)) == reward
 
 
 def test_the_streak_of_empty_rounds_begins_anew_with_a_merge() -> None:
@@ -116,8 +116,8 @@ def test_what_was_revealed_and_nobody_is_paid_for_is_burnt() -> None:
     script.say(has=0b011)
     net.wait(1)
     script.settle()
-    past, whole = net.view.settled[0], net.terms.segments * net.terms.segment_pay
-    assert (past.facts.revealed, past.pay) == (0b111, 0b011)
-    assert pay.unpaid(net.terms, past) == whole
-    paid = [pay.seat_pay(net.terms, past, SeatIndex(seat)) for seat in range(4)]
+    settled_round, whole = net.view.settled[0], net.terms.segments * net.terms.segment_pay
+    assert (settled_round.record.revealed, settled_round.pay) == (0b111, 0b011)
+    assert pay.unpaid(net.terms, settled_round) == whole
+    paid = [pay.seat_pay(net.terms, settled_round, SeatIndex(seat)) for seat in range(4)]
     assert paid == [whole, whole, 0, 0]

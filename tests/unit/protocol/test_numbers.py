@@ -14,23 +14,23 @@ from atoll.numerics.codec import sparse
 from atoll.protocol import (
     audit_reports,
     certificates,
+    checkpoint_commitments,
     checks,
     claims,
     clocks,
     committee_draws,
-    leaves,
     manifest,
     merge_inputs,
-    misses,
-    owes,
+    missed_duties,
+    obligations,
     pay,
     terms,
     views,
 )
 from atoll.protocol.games import judge, trees
 from atoll.protocol.rules import MDA_SUBSETS
+from atoll.protocol.types import ZERO_DIGEST, BlockRef, JobStatus, Phase
 from atoll.protocol.views import JobView
-from atoll.protocol.words import ZERO_DIGEST, BlockRef, JobStatus, Phase
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "src"
 SHARED = {
@@ -42,7 +42,7 @@ SHARED = {
     },
     "libraries/Draws.sol": {"COMMITTEE": committee_draws.COMMITTEE},
     "rounds/RoundsBase.sol": {
-        "LEAF_BYTES": leaves.LEAF_BYTES,
+        "CHECKPOINT_COMMITMENT_BYTES": checkpoint_commitments.CHECKPOINT_COMMITMENT_BYTES,
         "MAX_AUDITS": clocks.MAX_AUDITS,
         "MAX_STREAK": views.EMPTY_ROUNDS,
     },
@@ -58,13 +58,13 @@ SHARED = {
     "judge/Claims.sol": {"BOND_SHARE": claims.BOND_SHARE},
     "judge/Openings.sol": {"PIECE": trees.PIECE, "CHUNK": trees.CHUNK},
     "judge/Judge.sol": {"MAX_OPENINGS": judge.MAX_OPENINGS},
-    "judge/LinkSteps.sol": {
+    "judge/UpdateProofSteps.sol": {
         "CHUNK": sparse.CHUNK,
         "KEPT_OF_A_CHUNK": sparse.KEPT,
         "QUARTER": sparse.QUARTER,
         "QUARTERS": sparse.QUARTERS,
     },
-    "judge/Game.sol": {"ROW_LEVELS": trees.ROW_LEVELS},
+    "judge/Game.sol": {"LAYER_LEVELS": trees.LAYER_LEVELS},
     "judge/ProgramReader.sol": {"MOST_SHOWN": terms.MAX_SHOWN},
 }
 
@@ -82,8 +82,8 @@ def test_the_numbers_that_only_the_text_states() -> None:
     assert Fraction(3, 4) == checks.ALIGNMENT
     assert (checks.RIGHT_ANGLE, pay.MOST_CLAIMED) == (1 << 64, 3_000)
     assert merge_inputs.PARTIAL == (3, 4)
-    assert (misses.MOST, terms.MIN_BOND, terms.LONGEST_SECONDS) == (8, 80, 5_184_000)
-    assert (terms.MAX_PLACES, audit_reports.FINE, committee_draws.LAST_AUDITORS) == (256, 0xFFFF, 2)
+    assert (missed_duties.MOST, terms.MIN_BOND, terms.LONGEST_SECONDS) == (8, 80, 5_184_000)
+    assert (terms.MAX_SLOTS, audit_reports.VALID, committee_draws.LAST_AUDITORS) == (256, 0xFFFF, 2)
     assert (manifest.MANIFEST_VERSION, manifest.MAX_MANIFEST_BYTES) == (1, 16_384)
     assert (manifest.INNER_LIMIT, manifest.ELEMENTS_LIMIT) == (133_144, 2_147_483_647)
     assert (manifest.MAX_STEPS, manifest.MAX_ROTARY) == (1_048_576, 16_777_216)
@@ -96,7 +96,7 @@ def test_a_step_shows_a_digest_a_norm_and_its_losses() -> None:
 
 
 def test_what_has_no_end_yet_ends_with_the_chains_clock() -> None:
-    assert owes.WHENEVER == 2**64 - 1
+    assert obligations.WHENEVER == 2**64 - 1
 
 
 def test_a_view_begins_with_nothing() -> None:

@@ -6,7 +6,7 @@ from tests.support.identities import address
 
 from atoll.protocol import events as ev
 from atoll.protocol.owners import Ownership, owners_of, ownership_of, payee_of
-from atoll.protocol.words import Address, HolderId, JobId, Role, RoundIndex
+from atoll.protocol.types import Address, HolderId, JobId, Role, RoundIndex
 
 ME, COLD, WALLET, NEXT = (address(name) for name in ("me", "cold", "wallet", "next"))
 ZERO = Address("0x0000000000000000000000000000000000000000")

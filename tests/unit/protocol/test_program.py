@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.unit.protocol.models import HEADER, with_reset_periods
 
-from atoll.protocol.program import Header, Input, MalformedProgram, Part, Source, Template
+from atoll.protocol.program import Input, MalformedProgram, Part, Source, TraceHeader, TraceTemplate
 
 INPUTS = (Input(Source.TRACE, 3, 2, 40), Input(Source.EXPONENTS, 0, 0, 301))
-TEMPLATE = Template(Part.LINK, 0x0102, 4, 40, 5, 3, 2, INPUTS, (7, 1 << 40), b"a tail")
+TEMPLATE = TraceTemplate(Part.UPDATE_PROOF, 0x0102, 4, 40, 5, 3, 2, INPUTS, (7, 1 << 40), b"a tail")
 
 
 def test_a_templates_nodes_are_its_first_and_so_many_more_a_stride_apart() -> None:
@@ -27,32 +27,32 @@ def test_an_operation_is_told_the_iteration_its_words_and_the_tail() -> None:
 
 def test_a_template_has_one_spelling_and_is_whole() -> None:
     data = TEMPLATE.to_bytes()
-    assert Template.from_bytes(data) == TEMPLATE
-    assert Template.from_bytes(data[:-6]) == replace(TEMPLATE, tail=b"")
+    assert TraceTemplate.from_bytes(data) == TEMPLATE
+    assert TraceTemplate.from_bytes(data[:-6]) == replace(TEMPLATE, tail=b"")
     for length in range(len(data) - 6):
         with pytest.raises(MalformedProgram):
-            Template.from_bytes(data[:length])
+            TraceTemplate.from_bytes(data[:length])
     unknown = data.replace(bytes([Source.EXPONENTS]) + bytes(8), b"\x08" + bytes(8))
     with pytest.raises(MalformedProgram):
-        Template.from_bytes(unknown)
+        TraceTemplate.from_bytes(unknown)
 
 
 @pytest.mark.parametrize(
     "header", [HEADER, with_reset_periods(3).header], ids=["one part", "fragments"]
 )
-def test_a_header_has_one_spelling_and_is_whole(header: Header) -> None:
+def test_a_header_has_one_spelling_and_is_whole(header: TraceHeader) -> None:
     data = header.to_bytes()
-    assert Header.from_bytes(data) == header
-    assert Header.from_bytes(replace(header, masked=True).to_bytes()).masked is True
+    assert TraceHeader.from_bytes(data) == header
+    assert TraceHeader.from_bytes(replace(header, masked=True).to_bytes()).masked is True
     masked = replace(header, masked=True).to_bytes()
-    (place,) = (at for at, (a, b) in enumerate(zip(data, masked, strict=True)) if a != b)
+    (position,) = (at for at, (a, b) in enumerate(zip(data, masked, strict=True)) if a != b)
     for odd in (
         bytes([2]) + data[1:],
         data[:-1],
         data + b"\0",
-        data[:place] + b"\2" + data[place + 1 :],
+        data[:position] + b"\2" + data[position + 1 :],
         data[:100],
         b"",
     ):
         with pytest.raises(MalformedProgram):
-            Header.from_bytes(odd)
+            TraceHeader.from_bytes(odd)

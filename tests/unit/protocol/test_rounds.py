@@ -14,39 +14,39 @@ from atoll.protocol import events as ev
 from atoll.protocol import pay
 from atoll.protocol.audit_reports import Body
 from atoll.protocol.audit_reports import Duty as AuditReportDuty
-from atoll.protocol.game_records import GameRecord, bond_set, pay_place
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome
-from atoll.protocol.keeper_calls import Call, keeper_calls
+from atoll.protocol.game_records import GameRecord, bond_set, pay_position
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.games.moves import Claim
+from atoll.protocol.keeper_calls import KeeperCallKind, keeper_calls
 from atoll.protocol.late_votes import without_pay
-from atoll.protocol.owes import WHENEVER, Duty, committee_accounts, owed_by
+from atoll.protocol.obligations import WHENEVER, Duty, committee_accounts, obligations_of
 from atoll.protocol.rounds import apply
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_ROUND,
     HolderId,
     JobStatus,
-    Miss,
+    MissedDuty,
     Phase,
-    PlaceIndex,
     Role,
     RoundIndex,
     SeatIndex,
+    SlotIndex,
 )
 
 
 def owed(script: Script, account: str) -> list[tuple[Duty, int]]:
-    found = owed_by(script.net.view, account, script.net.now)  # type: ignore[arg-type]
+    found = obligations_of(script.net.view, account, script.net.now)  # type: ignore[arg-type]
     return [(each.duty, each.until) for each in found]
 
 
-def calls(script: Script) -> set[Call]:
+def calls(script: Script) -> set[KeeperCallKind]:
     return {each.call for each in keeper_calls(script.net.view, script.net.now)}
 
 
 def test_a_round_from_its_opening_to_its_settlement() -> None:
     script = Script.ready()
     net = script.net
-    assert (net.view.phase, calls(script)) == (Phase.WAITING, {Call.ADVANCE})
+    assert (net.view.phase, calls(script)) == (Phase.WAITING, {KeeperCallKind.ADVANCE})
     net.advance()
     assert net.view.status is JobStatus.ACTIVE
     assert all(owed(script, who) == [(Duty.COMMIT, net.deadline)] for who in PROVIDERS[:4])
@@ -59,7 +59,7 @@ def test_a_round_from_its_opening_to_its_settlement() -> None:
     running = net.view.open
     assert running is not None and running.phase is Phase.MERGE
     assert committee_accounts(net.view, running) == VERIFIERS[:4]
-    assert all(owed(script, who) == [(Duty.WORD, net.words_end)] for who in VERIFIERS[:4])
+    assert all(owed(script, who) == [(Duty.VOTE, net.votes_end)] for who in VERIFIERS[:4])
     script.say([0, 1])
     assert not any(duty is Duty.SIGN for duty, _ in owed(script, VERIFIERS[0]))
     script.say([2])
@@ -67,10 +67,10 @@ def test_a_round_from_its_opening_to_its_settlement() -> None:
     assert (Duty.SIGN, net.deadline) in owed(script, VERIFIERS[0])
     net.settle({0, 1, 2})
     assert (net.view.phase, net.view.round) == (Phase.TRAIN, 1)
-    past = net.view.settled[0]
-    assert past.is_consistent and net.view.model == past.verdict.state
-    assert (past.signers, past.unsigned) == (0b111, 0b1000)
-    assert (Duty.SIGN, past.clock.audit_end) in owed(script, VERIFIERS[3])
+    settled_round = net.view.settled[0]
+    assert settled_round.is_consistent and net.view.model == settled_round.verdict.state
+    assert (settled_round.signers, settled_round.unsigned) == (0b111, 0b1000)
+    assert (Duty.SIGN, settled_round.clock.audit_end) in owed(script, VERIFIERS[3])
 
 
 def test_who_lacks_what_others_have_is_asked_for_no_signature() -> None:
@@ -83,7 +83,7 @@ def test_who_lacks_what_others_have_is_asked_for_no_signature() -> None:
     assert not any(duty is Duty.SIGN for duty, _ in owed(script, VERIFIERS[3]))
 
 
-def test_the_silent_of_a_replaced_committee_draw_miss_and_the_next_says_its_own_words() -> None:
+def test_the_silent_of_a_replaced_committee_draw_miss_and_the_next_casts_its_own_votes() -> None:
     script = Script.ready()
     net = script.net
     script.train()
@@ -91,12 +91,12 @@ def test_the_silent_of_a_replaced_committee_draw_miss_and_the_next_says_its_own_
     net.pass_deadline()
     running = net.view.open
     assert running is not None
-    assert (running.committee_draw, running.silent, dict(running.words)) == (1, 0b1100, {})
-    assert Call.CUT_MEMBER in calls(script)
-    net.cut_member(0, net.at(Role.VERIFIER, 2, 0).id)
-    cut = net.view.verifiers[net.at(Role.VERIFIER, 2, 0).id]  # type: ignore[index]
-    assert (0, Miss.SILENCE) in cut.cuts
-    assert cut.bond == net.terms.verifier_bond * 99 // 100
+    assert (running.committee_draw, running.silent, dict(running.votes)) == (1, 0b1100, {})
+    assert KeeperCallKind.PENALISE_MEMBER in calls(script)
+    net.penalise_member(0, net.at(Role.VERIFIER, 2, 0).id)
+    penalty = net.view.verifiers[net.at(Role.VERIFIER, 2, 0).id]  # type: ignore[index]
+    assert (0, MissedDuty.SILENCE) in penalty.penalties
+    assert penalty.bond == net.terms.verifier_bond * 99 // 100
     script.say()
     script.settle()
     assert net.view.settled[0].silent == 0b1100
@@ -118,7 +118,7 @@ def test_a_committee_draw_has_its_seed_from_the_audits_and_each_later_one_from_t
         )
 
 
-def test_seats_that_miss_are_nobodys_until_their_miss_is_cut() -> None:
+def test_seats_that_miss_are_nobodys_until_they_are_penalised() -> None:
     script = Script.ready()
     net = script.net
     net.advance()
@@ -128,10 +128,10 @@ def test_seats_that_miss_are_nobodys_until_their_miss_is_cut() -> None:
     assert (net.view.phase, net.view.held) == (Phase.REVEAL, 0b0111)
     assert net.view.free_seats() == []
     with pytest.raises(Refused):
-        net.sit(PROVIDERS[5], 3)
-    net.cut_seat(3)
+        net.join(PROVIDERS[5], 3)
+    net.penalise_seat(3)
     assert net.view.free_seats() == [3]
-    net.sit(PROVIDERS[5], 3)
+    net.join(PROVIDERS[5], 3)
     assert net.view.held == 0b1111
 
 
@@ -166,7 +166,7 @@ def test_a_round_that_is_void_as_the_job_ends_is_missed_by_who_owed_it() -> None
 
 
 def test_who_is_ready_and_leaves_before_it_counts_is_not_ready() -> None:
-    script = Script.ready(make_terms(places=5))
+    script = Script.ready(make_terms(slots=5))
     net = script.net
     net.advance()
     net.enrol(WATCHER, 4, net.terms.verifier_bond)
@@ -180,10 +180,10 @@ def test_who_is_ready_and_leaves_before_it_counts_is_not_ready() -> None:
 
 
 def test_a_void_round_opens_again_with_seats_that_came_and_with_its_own_pool() -> None:
-    script = Script.ready(make_terms(places=4, seats=8))
+    script = Script.ready(make_terms(slots=4, seats=8))
     net = script.net
     net.advance()
-    net.sit(PROVIDERS[4], 4)
+    net.join(PROVIDERS[4], 4)
     new = net.view.holder_of(PROVIDERS[4])
     assert new is not None and new.start == 0
     net.leave_pool(VERIFIERS[0])
@@ -193,22 +193,22 @@ def test_a_void_round_opens_again_with_seats_that_came_and_with_its_own_pool() -
     gone = net.view.providers[new.id]
     assert (gone.start, gone.to) == (0, 0)
     net.release(Role.PROVIDER, new.id)
-    net.sit(PROVIDERS[5], 5)
+    net.join(PROVIDERS[5], 5)
     net.pass_deadline()
     assert (net.view.phase, net.view.round) == (Phase.WAITING, 0)
-    assert net.view.ready_places(net.view.round) == bitmap(net.ready) == 0b1111
-    net.sit(PROVIDERS[6], 6)
-    net.sit(PROVIDERS[7], 7)
+    assert net.view.ready_slots(net.view.round) == bitmap(net.ready) == 0b1111
+    net.join(PROVIDERS[6], 6)
+    net.join(PROVIDERS[7], 7)
     net.wait(1)
     round = script.honest_round()
-    past = net.view.settled[round]
-    assert round == 0 and past.facts.revealed == 0b1110_0000
-    held = net.view.providers[past.seats[SeatIndex(5)]]
+    settled_round = net.view.settled[round]
+    assert round == 0 and settled_round.record.revealed == 0b1110_0000
+    held = net.view.providers[settled_round.seats[SeatIndex(5)]]
     assert held.account == PROVIDERS[5] and held.counts_in(0)
-    places = {net.view.verifiers[id].account for id in past.places.values()}
-    assert places == set(VERIFIERS[:4])
+    slots = {net.view.verifiers[id].account for id in settled_round.slots.values()}
+    assert slots == set(VERIFIERS[:4])
     assert net.view.open is not None
-    at_zero = net.view.open.places[PlaceIndex(0)]
+    at_zero = net.view.open.slots[SlotIndex(0)]
     assert net.view.verifiers[at_zero].account == WATCHER
     net.wait_until(net.settled[0].ends["window"])
     assert pay.claimable(net.view, held, net.now) == 8 * net.terms.segment_pay
@@ -226,7 +226,7 @@ def test_who_disagrees_is_not_waited_for_and_misses_nothing() -> None:
     assert all(holder.missed == NO_ROUND for holder in net.view.providers.values())
 
 
-def test_partial_rounds_are_paid_by_the_segment_and_short_again_is_a_miss() -> None:
+def test_partial_rounds_are_paid_by_the_segment_and_short_again_is_a_missed_duty() -> None:
     script = Script.ready()
     net = script.net
     for segments in (5, 4):
@@ -234,7 +234,10 @@ def test_partial_rounds_are_paid_by_the_segment_and_short_again_is_a_miss() -> N
         script.say()
         script.settle()
     view = net.view
-    assert [past.reveals[SeatIndex(0)].segments for past in view.settled] == [5, 4]
+    assert [settled_round.reveals[SeatIndex(0)].segments for settled_round in view.settled] == [
+        5,
+        4,
+    ]
     assert pay.seat_pay(net.terms, view.settled[0], SeatIndex(0)) == 5 * net.terms.segment_pay
     first = net.at(Role.PROVIDER, 0, 0).id
     assert view.providers[first].missed == 1  # type: ignore[index]
@@ -249,17 +252,18 @@ def test_a_seat_without_a_segment_is_nobodys_duty_and_short() -> None:
         script.say()
         net.wait(1)
         script.settle()
-        past = net.view.settled[-1]
-        assert bool(past.drawn >> 2 & 1) == bool(segments)
-        assert all((2 in seats) <= bool(segments) for seats in past.duties.values())
+        settled_round = net.view.settled[-1]
+        assert bool(settled_round.drawn >> 2 & 1) == bool(segments)
+        assert all((2 in seats) <= bool(segments) for seats in settled_round.duties.values())
         assert all(
-            net.duties(past.round, id) == set(past.duties_of(id)) for id in net.view.verifiers
+            net.duties(settled_round.round, id) == set(settled_round.duties_of(id))
+            for id in net.view.verifiers
         )
     missed = net.view.providers[net.settled[0].holders[2]]  # type: ignore[index]
     assert missed.missed == 5 and net.owing == {2: 5}
 
 
-def test_half_of_every_second_round_is_a_miss_and_unpaid_where_nothing_is_merged() -> None:
+def test_half_of_every_second_round_is_a_missed_duty_and_unpaid_where_nothing_is_merged() -> None:
     """Whoever was whole is paid, and what the others would have had is the submitter's at once."""
     script = Script.ready(make_terms(rounds=9))
     net, before = script.net, pay.refundable(script.net.view)
@@ -274,7 +278,9 @@ def test_half_of_every_second_round_is_a_miss_and_unpaid_where_nothing_is_merged
     assert (first.unearned, second.unearned, third.unearned) == (0b0011, 0, 0b0011)
     assert (first.pay, second.pay, third.pay) == (0b1000, 0b1011, 0b1000)
     whole = 8 * net.terms.segment_pay
-    assert [pay.unpaid(net.terms, past) for past in net.view.settled] == [whole] * 3  # seat 2
+    assert [pay.unpaid(net.terms, settled_round) for settled_round in net.view.settled] == [
+        whole
+    ] * 3  # seat 2
     assert net.owing == {0: 2, 1: 2} and net.view.held == 0b1100
     spared = pay.round_budget(net.terms) - pay.may_earn(net.terms, second, is_last=False)
     assert pay.refundable(net.view) - before == 3 * spared + 2 * 2 * whole
@@ -284,7 +290,11 @@ def test_half_of_every_second_round_is_a_miss_and_unpaid_where_nothing_is_merged
 def grantable_ever(net: Network) -> set[int]:
     """Seats that late votes could pay of the rounds so far."""
     now = net.view.settled[0].clock.settled_at
-    return {seat for past in net.view.settled for seat in without_pay(net.view, past, now)}
+    return {
+        seat
+        for settled_round in net.view.settled
+        for seat in without_pay(net.view, settled_round, now)
+    }
 
 
 def test_a_round_that_nobody_certified_makes_nobody_short() -> None:
@@ -294,9 +304,9 @@ def test_a_round_that_nobody_certified_makes_nobody_short() -> None:
     script.say()
     net.wait_until(max(net.deadline, net.terms.expiry))
     net.settle_late()
-    (past,) = net.view.settled
-    assert (past.verdict.merged, past.short, past.unearned) == (0, 0, 0)
-    assert (past.pay, net.owing) == (0b1111, {})
+    (settled_round,) = net.view.settled
+    assert (settled_round.verdict.merged, settled_round.short, settled_round.unearned) == (0, 0, 0)
+    assert (settled_round.pay, net.owing) == (0b1111, {})
 
 
 def test_who_takes_a_seat_is_not_short_for_who_had_it() -> None:
@@ -309,7 +319,7 @@ def test_who_takes_a_seat_is_not_short_for_who_had_it() -> None:
         if segments:
             net.leave_seat(script.account(2))
         script.settle()
-    net.sit(PROVIDERS[5], 2)
+    net.join(PROVIDERS[5], 2)
     script.honest_round()
     for segments in (0, 8):
         script.train({2: segments})
@@ -338,9 +348,9 @@ def test_an_audit_owes_audit_report_opening_and_key_in_their_windows() -> None:
     assert (Duty.KEY, clock.keys_end) in owed(script, holder)
     net.wait_until(ends["keys"])
     assert (Duty.KEY, clock.half) in owed(script, holder)
-    assert Call.REPORT_MISSING_KEY in calls(script)
+    assert KeeperCallKind.REPORT_MISSING_KEY in calls(script)
     net.wait_until(ends["half"])
-    assert Call.NO_KEY in calls(script)
+    assert KeeperCallKind.NO_KEY in calls(script)
     script.show_keys(round, [seat])
     assert Duty.KEY not in dict(owed(script, holder))
 
@@ -358,36 +368,38 @@ def test_an_audit_report_sealed_too_late_takes_the_first_away() -> None:
         script.open(round, auditor)
 
 
-def test_what_is_said_of_no_seat_or_place_of_the_speaker_changes_nothing() -> None:
+def test_what_is_said_of_no_seat_or_slot_of_the_speaker_changes_nothing() -> None:
     script = Script.ready()
     net, job = script.net, script.net.job
     key, audit_report, far = digest("key"), digest("audit_report"), RoundIndex(9)
     early = apply(net.view, ev.KeyShown(job, PROVIDERS[0], RoundIndex(0), key), net.block)
     assert early == replace(net.view, block=net.block)  # no round is open
-    past, running = RoundIndex(script.honest_round()), net.view.round
+    settled_round, running = RoundIndex(script.honest_round()), net.view.round
     net.wait(1)
     for event in (
-        ev.AuditReportSealed(job, WATCHER, past, audit_report),
+        ev.AuditReportSealed(job, WATCHER, settled_round, audit_report),
         ev.AuditReportSealed(job, VERIFIERS[0], far, audit_report),
-        ev.KeyShown(job, WATCHER, past, key),
+        ev.KeyShown(job, WATCHER, settled_round, key),
         ev.KeyShown(job, WATCHER, running, key),
         ev.KeyShown(job, PROVIDERS[0], far, key),
     ):
         assert apply(net.view, event, net.block) == replace(net.view, block=net.block)
 
 
-def test_wrong_words_cost_the_fee_and_half_of_it_is_the_contesters() -> None:
+def test_wrong_digests_cost_the_fee_and_half_of_it_is_the_contesters() -> None:
     script = Script.ready()
     net = script.net
     round = script.honest_round()
-    past = net.settled[round]
+    settled_round = net.settled[round]
     auditor = script.auditors(round)[0]
     script.audit_report(round, auditor, script.body(round, auditor)[:-1] + b"\0")
-    net.wait_until(past.ends["audit"])
+    net.wait_until(settled_round.ends["audit"])
     script.open(round, auditor)
-    net.wait_until(past.ends["open"])
+    net.wait_until(settled_round.ends["open"])
     script.show_keys(round)
-    wrong = [each for each in keeper_calls(net.view, net.now) if each.call is Call.CONTEST]
+    wrong = [
+        each for each in keeper_calls(net.view, net.now) if each.call is KeeperCallKind.CONTEST
+    ]
     assert [(each.holder, each.seat) for each in wrong] == [
         (auditor, max(net.duties(round, auditor)))
     ]
@@ -395,16 +407,16 @@ def test_wrong_words_cost_the_fee_and_half_of_it_is_the_contesters() -> None:
     holder = net.view.verifiers[wrong[0].holder]
     body = net.view.settled[round].bodies[holder.id]
     assert pay.duties_paid(net.view.settled[round], holder) == len(body.duties) - 1
-    net.wait_until(past.ends["window"])
-    assert Call.SETTLE_CONTEST in calls(script)
+    net.wait_until(settled_round.ends["window"])
+    assert KeeperCallKind.SETTLE_CONTEST in calls(script)
     net.settle_contest(round, auditor, wrong[0].seat)
     assert net.view.params is not None
     reward = pay.contest_reward(net.terms, net.view.params)
     assert net.view.credits[WATCHER] == reward == net.terms.duty_fee // 2
-    assert (round, Miss.WORDS) in net.view.verifiers[holder.id].cuts
+    assert (round, MissedDuty.DIGEST) in net.view.verifiers[holder.id].penalties
 
 
-def test_a_differs_is_owed_a_challenge_and_leaves_its_seat_out() -> None:
+def test_a_mismatch_is_owed_a_challenge_and_leaves_its_seat_out() -> None:
     script = Script.ready()
     net = script.net
     round = script.honest_round()
@@ -415,17 +427,17 @@ def test_a_differs_is_owed_a_challenge_and_leaves_its_seat_out() -> None:
     net.wait_until(ends["audit"])
     script.open(round, auditor)
     who = net.member(Role.VERIFIER, auditor).account
-    found = owed_by(net.view, who, net.now)
+    found = obligations_of(net.view, who, net.now)
     accusation = next(each for each in found if each.duty is Duty.CHALLENGE)
     assert (accusation.seats, accusation.at) == ((seat,), 2)
     assert accusation.until == net.view.settled[round].clock.half
     assert net.view.accused(net.now) == {net.view.settled[round].seats[SeatIndex(seat)]}
     net.wait_until(ends["half"])
     assert net.view.accused(net.now) == set()
-    assert Call.DROPPED in calls(script)
+    assert KeeperCallKind.DROPPED in calls(script)
 
 
-def test_a_differs_stands_as_long_as_its_game_is_open_and_no_longer() -> None:
+def test_a_mismatch_stands_as_long_as_its_game_is_open_and_no_longer() -> None:
     script = Script.ready()
     net = script.net
     round = script.honest_round()
@@ -439,9 +451,9 @@ def test_a_differs_stands_as_long_as_its_game_is_open_and_no_longer() -> None:
     claim = Claim(
         holder=net.view.providers[about].account,
         set=bond_set(net.view.job_id, Role.PROVIDER, about),
-        place=pay_place(net.view.job_id, Role.PROVIDER, about, round),
+        position=pay_position(net.view.job_id, Role.PROVIDER, about, round),
         program=digest("program"),
-        is_link=False,
+        is_update_proof=False,
         seat=seat,
         round=round,
         segment=2,
@@ -450,7 +462,7 @@ def test_a_differs_stands_as_long_as_its_game_is_open_and_no_longer() -> None:
     )
     game = GameRecord(1, net.member(Role.VERIFIER, auditor).account, 1, claim, b"")
     played = replace(net.view, games={1: game})
-    ended = replace(net.view, games={1: replace(game, outcome=Outcome.CHALLENGER_FELL)})
+    ended = replace(net.view, games={1: replace(game, outcome=Outcome.CHALLENGER_LOST)})
     for when in (ends["audit"], ends["half"], ends["window"] + 1):
         assert played.accused(when) == {about}
         assert ended.accused(when) == set()
@@ -470,17 +482,17 @@ def test_who_is_accused_when_merge_opens_is_accused_in_the_merge() -> None:
     script.train()
     running = net.view.open
     assert running is not None and running.accused == bitmap({seat})
-    assert running.merge_facts.accused == running.accused
+    assert running.merge_record.accused == running.accused
 
 
-def test_a_fall_takes_what_is_not_final_and_it_is_burnt_by_the_claim() -> None:
+def test_a_slash_takes_what_is_not_final_and_it_is_burnt_by_the_claim() -> None:
     script = Script.ready()
     net = script.net
     for _ in range(2):
         round = script.honest_round()
-    fallen = net.at(Role.PROVIDER, 1, 0).id
-    net.fall(Role.PROVIDER, fallen, WATCHER)
-    holder = net.view.providers[fallen]  # type: ignore[index]
+    slashed = net.at(Role.PROVIDER, 1, 0).id
+    net.slash(Role.PROVIDER, slashed, WATCHER)
+    holder = net.view.providers[slashed]  # type: ignore[index]
     assert (holder.bond, holder.lost_from) == (0, 0)
     net.wait_until(net.settled[round].ends["window"])
     whole = net.terms.segments * net.terms.segment_pay
@@ -507,13 +519,16 @@ def test_the_budget_covers_every_round_at_its_dearest() -> None:
     for _ in range(3):
         script.honest_round()
     settled = script.net.view.settled
-    most = sum(pay.may_earn(terms, past, is_last=past.round == 2) for past in settled)
+    most = sum(
+        pay.may_earn(terms, settled_round, is_last=settled_round.round == 2)
+        for settled_round in settled
+    )
     assert most <= pay.budget(terms)
     assert pay.refundable(script.net.view) == script.net.funded - most
 
 
 def test_ready_is_owed_by_its_time_and_then_whenever() -> None:
-    script = Script.ready(make_terms(places=5))
+    script = Script.ready(make_terms(slots=5))
     net = script.net
     net.enrol(WATCHER, 4, net.terms.verifier_bond)
     until = net.view.verifiers[HolderId(5)].ready_until

@@ -1,4 +1,4 @@
-"""Whether a job's model can be trusted: more falls in a round than its rule bears, or not."""
+"""Whether a job's model can be trusted: more slashes in a round than its rule bears, or not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.support.manifests import make_terms
 from tests.unit.protocol.script import VERIFIERS, Script
 
 from atoll.protocol.safety import last_merge, last_safe, unsafe_rounds
-from atoll.protocol.words import Role, SeatIndex
+from atoll.protocol.types import Role, SeatIndex
 
 
 @pytest.fixture
@@ -19,27 +19,27 @@ def script() -> Script:
     return made
 
 
-def fall(script: Script, *seats: int) -> None:
+def slash(script: Script, *seats: int) -> None:
     holders = script.net.view.settled[0].seats
     for seat in map(SeatIndex, seats):
-        script.net.fall(Role.PROVIDER, holders[seat], VERIFIERS[0])
+        script.net.slash(Role.PROVIDER, holders[seat], VERIFIERS[0])
 
 
-def test_while_nobody_fell_the_newest_model_is_safe(script: Script) -> None:
+def test_while_nobody_is_slashed_the_newest_model_is_safe(script: Script) -> None:
     view = script.net.view
     assert unsafe_rounds(view) == ()
     newest = last_safe(view)
     assert (newest.before, newest.digest) == (2, view.settled[1].verdict.state)
 
 
-def test_as_many_falls_as_the_rule_bears_change_nothing(script: Script) -> None:
-    fall(script, 1)
+def test_as_many_slashes_as_the_rule_bears_change_nothing(script: Script) -> None:
+    slash(script, 1)
     assert script.net.terms.f == 1
     assert unsafe_rounds(script.net.view) == ()
 
 
 def test_one_more_makes_every_round_unsafe_that_they_lost(script: Script) -> None:
-    fall(script, 1, 3)
+    slash(script, 1, 3)
     view = script.net.view
     assert unsafe_rounds(view) == (0, 1)
     first = last_safe(view)
@@ -52,7 +52,7 @@ def test_the_model_before_the_first_unsafe_round_is_safe() -> None:
     script.net.wait_until(script.net.settled[0].ends["window"])
     script.honest_round()
     script.honest_round()
-    fall(script, 0, 2)
+    slash(script, 0, 2)
     view = script.net.view
     assert unsafe_rounds(view) == (1, 2)
     safe = last_safe(view)
@@ -65,17 +65,17 @@ def test_who_was_excluded_has_moved_no_model() -> None:
     script.say()
     script.net.wait(1)
     script.settle({3})
-    fall(script, 1, 3)
+    slash(script, 1, 3)
     assert unsafe_rounds(script.net.view) == ()
 
 
-def test_who_was_not_had_has_moved_no_model() -> None:
+def test_who_was_not_available_has_moved_no_model() -> None:
     script = Script.ready()
     script.train()
     script.say(has=0b0111)
     script.net.wait(1)
     script.settle()
-    fall(script, 1, 3)
+    slash(script, 1, 3)
     assert unsafe_rounds(script.net.view) == ()
 
 
@@ -85,40 +85,44 @@ def test_a_round_that_merged_nothing_has_moved_no_model() -> None:
     script.say()
     script.net.wait(1)
     script.settle(merged=0)
-    fall(script, 1, 3)
+    slash(script, 1, 3)
     assert unsafe_rounds(script.net.view) == ()
 
 
 # --- the merge that a result comes from ---
 
 
-def test_while_nobody_fell_the_last_merge_is_as_it_was(script: Script) -> None:
-    past = script.net.view.settled[1]
+def test_while_nobody_is_slashed_the_last_merge_is_as_it_was(script: Script) -> None:
+    settled_round = script.net.view.settled[1]
     found = last_merge(script.net.view)
     assert found is not None
-    assert (found.past.round, found.fallen, found.facts) == (1, 0, past.merge_facts)
+    assert (found.settled_round.round, found.slashed, found.record) == (
+        1,
+        0,
+        settled_round.merge_record,
+    )
 
 
 def test_who_lost_the_last_merge_takes_no_part_in_it(script: Script) -> None:
-    fall(script, 1, 3)
+    slash(script, 1, 3)
     found = last_merge(script.net.view)
     assert found is not None
-    assert (found.past.round, found.fallen, found.facts.fallen) == (1, 0b1010, 0b1010)
+    assert (found.settled_round.round, found.slashed, found.record.slashed) == (1, 0b1010, 0b1010)
 
 
-def test_who_was_excluded_and_fell_does_not_come_in_again() -> None:
+def test_who_was_excluded_and_slashed_does_not_come_in_again() -> None:
     """With one less to leave out from, the rule could spare nobody, and would merge it."""
     script = Script.ready()
     script.train()
     script.say()
     script.net.wait(1)
     script.settle({3})
-    fall(script, 3)
+    slash(script, 3)
     alone = last_merge(script.net.view)
-    fall(script, 1)
+    slash(script, 1)
     both = last_merge(script.net.view)
     assert alone is not None and both is not None
-    assert (alone.fallen, both.fallen, both.facts.fallen) == (0, 0b0010, 0b1010)
+    assert (alone.slashed, both.slashed, both.record.slashed) == (0, 0b0010, 0b1010)
 
 
 def test_rounds_that_merged_nothing_are_passed_over(script: Script) -> None:
@@ -127,7 +131,7 @@ def test_rounds_that_merged_nothing_are_passed_over(script: Script) -> None:
     script.net.wait(1)
     script.settle(merged=0)
     found = last_merge(script.net.view)
-    assert found is not None and found.past.round == 1
+    assert found is not None and found.settled_round.round == 1
 
 
 def test_a_job_that_merged_nothing_has_no_last_merge() -> None:

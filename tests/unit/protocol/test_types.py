@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from atoll.protocol.games import machine
+from atoll.protocol.games import game_machine
 from atoll.protocol.program import Source
-from atoll.protocol.words import (
-    Facts,
+from atoll.protocol.types import (
     JobStatus,
-    Miss,
+    MissedDuty,
     Phase,
     Reveal,
     Role,
+    RoundRecord,
     Terms,
     Verdict,
     bits,
@@ -43,8 +43,8 @@ def camel(name: str) -> str:
 @pytest.mark.parametrize(
     ("enum", "file"),
     [
-        *((enum, TYPES) for enum in (Role, JobStatus, Phase, Miss)),
-        *((enum, "judge/GameQueue.sol") for enum in (machine.Phase, machine.Outcome)),
+        *((enum, TYPES) for enum in (Role, JobStatus, Phase, MissedDuty)),
+        *((enum, "judge/GameQueue.sol") for enum in (game_machine.GamePhase, game_machine.Outcome)),
         (Source, "judge/ProgramReader.sol"),
     ],
 )
@@ -53,7 +53,7 @@ def test_an_enum_has_the_contracts_values(enum: type[IntEnum], file: str) -> Non
     assert {name: i for i, name in enumerate(names)} == {m.name: m.value for m in enum}
 
 
-@pytest.mark.parametrize("struct", [Terms, Reveal, Facts, Verdict])
+@pytest.mark.parametrize("struct", [Terms, Reveal, RoundRecord, Verdict])
 def test_a_struct_has_the_contracts_fields(struct: type) -> None:
     declared = [line.split()[1] for line in body("struct", struct.__name__).split(";")[:-1]]
     assert [camel(field.name) for field in fields(struct)] == declared

@@ -14,10 +14,10 @@ import pytest
 from atoll.errors import ManifestError
 from atoll.protocol.draws import DrawStream
 from atoll.protocol.manifest import Manifest, RobustSpec
-from atoll.protocol.merge_inputs import MergeFacts, MergeTerms, merge_inputs
+from atoll.protocol.merge_inputs import MergeRecord, MergeTerms, merge_inputs
 from atoll.protocol.merkle import verify_proof
 from atoll.protocol.terms import check_terms
-from atoll.protocol.words import Bitmap, Digest, SeatIndex, Terms, to_bitmap
+from atoll.protocol.types import Bitmap, Digest, SeatIndex, Terms, to_bitmap
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -90,23 +90,23 @@ MERGES = _load("merge_inputs.json")["cases"]
 
 @pytest.mark.parametrize("case", MERGES, ids=[case["name"] for case in MERGES])
 def test_merge_inputs_are_those_of_the_vectors(case: Any) -> None:
-    told, terms = case["facts"], case["terms"]
+    told, terms = case["record"], case["terms"]
     done = {SeatIndex(s): m for s, m in enumerate(told["segments"]) if m is not None}
-    maps = {name: Bitmap(int(told[name], 16)) for name in ("fallen", "accused")}
-    words = [Bitmap(int(word, 16)) for word in told["words"]]
-    facts = MergeFacts(to_bitmap(done), told["committee"], words, done, **maps)
+    maps = {name: Bitmap(int(told[name], 16)) for name in ("slashed", "accused")}
+    votes = [Bitmap(int(vote, 16)) for vote in told["votes"]]
+    record = MergeRecord(to_bitmap(done), told["committee"], votes, done, **maps)
     given = [case[name] for name in ("gram", "moments") if case[name] is not None]
     grams = [[[int(value) for value in row] for row in gram] for gram in given]
     robust = RobustSpec(rule=terms["rule"], f=terms["f"], kappa=terms["kappa"])
     seats = [SeatIndex(seat) for seat in case["decoded"]]
-    found = merge_inputs(facts, seats, grams, MergeTerms(terms["segments"], robust))
+    found = merge_inputs(record, seats, grams, MergeTerms(terms["segments"], robust))
     assert case["inputs"] == {
-        "available": list(found.available),
+        "mergeable": list(found.mergeable),
         "fPrime": found.f_prime,
         "excluded": list(found.excluded),
         "merged": list(found.merged),
         "named": [{"check": x.check, "seat": x.seat} for x in found.named],
-        "setAside": list(found.set_aside),
+        "momentumExcluded": list(found.momentum_excluded),
     }
 
 

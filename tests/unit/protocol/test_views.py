@@ -19,12 +19,11 @@ from atoll.protocol.game_records import (
     accusation,
     bond_set,
     parties,
-    pay_place,
+    pay_position,
 )
-from atoll.protocol.games.machine import Clock, Outcome
+from atoll.protocol.games.game_machine import Clock, Outcome
 from atoll.protocol.keeper_calls import keeper_calls
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     NO_ROUND,
     Address,
     Bitmap,
@@ -35,6 +34,7 @@ from atoll.protocol.words import (
     Role,
     RoundIndex,
 )
+from atoll.protocol.views import JobView
 
 
 def test_gateways_are_those_that_members_announced_the_submitters_first() -> None:
@@ -82,7 +82,7 @@ def test_a_part_binds_until_its_bond_is_home_and_the_newest_is_the_accounts() ->
     assert not net.view.is_bound(PROVIDERS[0]) and net.view.standing(PROVIDERS[0]) is None
     known = net.view.holder_of(PROVIDERS[0])
     assert known is not None and (known.id, known.is_released) == (1, True)
-    net.sit(PROVIDERS[0], 0)
+    net.join(PROVIDERS[0], 0)
     again = net.view.standing(PROVIDERS[0])
     assert again is not None and again.id == 5
     assert net.view.ids_of(PROVIDERS[0], Role.PROVIDER) == {1, 5}
@@ -99,19 +99,19 @@ def test_of_a_job_that_is_not_known_yet_there_are_no_terms_and_nothing_is_due() 
 # --- members as they come ---
 
 
-def test_who_comes_is_neither_ready_nor_fallen_and_bound_by_nothing() -> None:
+def test_who_comes_is_neither_ready_nor_slashed_and_bound_by_nothing() -> None:
     net = Script.ready().net
     net.enrol(WATCHER, 4, net.terms.verifier_bond)
     for account in (PROVIDERS[0], WATCHER):
         held = net.view.standing(account)
         assert held is not None
-        assert not (held.is_ready or held.has_fallen or held.is_released)
+        assert not (held.is_ready or held.is_slashed or held.is_released)
         assert (held.bound_until, held.lost_from, held.missed) == (0, NO_ROUND, NO_ROUND)
     assert net.view.providers[HolderId(1)].ready_until == 0
     net.advance()
     running = net.view.open
     assert running is not None
-    assert (running.committee_draw, running.half_merge, running.seed_due, running.words_end) == (
+    assert (running.committee_draw, running.half_merge, running.seed_due, running.votes_end) == (
         0,
         0,
         0,
@@ -136,7 +136,7 @@ def test_a_seat_that_a_round_waits_for_is_nobodys_until_the_round_is_over() -> N
 def test_a_bonds_name_is_job_role_and_holder_and_a_pays_the_round_too() -> None:
     where = (JobId(0x0A0B), Role.VERIFIER, HolderId(0x0C0D0E0F))
     assert bond_set(*where).hex() == "0a0b010c0d0e0f".zfill(64)
-    assert pay_place(*where, RoundIndex(0x01020304)).hex() == "0a0b010c0d0e0f01020304".zfill(64)
+    assert pay_position(*where, RoundIndex(0x01020304)).hex() == "0a0b010c0d0e0f01020304".zfill(64)
     claim = said_of(played()).claim(0)
     assert parties(replace(claim, set=bond_set(*where))) == where
     other = bytearray(bond_set(*where))
@@ -145,11 +145,11 @@ def test_a_bonds_name_is_job_role_and_holder_and_a_pays_the_round_too() -> None:
 
 
 def test_an_accusation_names_segment_and_link_but_of_an_earlier_round_its_beginning() -> None:
-    claim = replace(said_of(played()).claim(7, is_link=True), round=0)
-    assert accusation(WATCHER, claim) == Accusation(WATCHER, claim.place, 7, True)
+    claim = replace(said_of(played()).claim(7, is_update_proof=True), round=0)
+    assert accusation(WATCHER, claim) == Accusation(WATCHER, claim.position, 7, True)
     where = (JOB, Role.PROVIDER, HolderId(1), RoundIndex(1))
-    later = replace(claim, place=pay_place(*where))
-    assert accusation(WATCHER, later) == Accusation(WATCHER, later.place, 0, False)
+    later = replace(claim, position=pay_position(*where))
+    assert accusation(WATCHER, later) == Accusation(WATCHER, later.position, 0, False)
 
 
 # --- the clock ---
@@ -186,7 +186,9 @@ def test_a_round_is_audited_until_its_window_is_over_and_then_final() -> None:
     script.honest_round()
     view, end = script.net.view, script.net.settled[0].ends["window"]
     for now, is_over in ((end - 1, False), (end, True)):
-        assert [past.round for past in view.auditing(now)] == ([] if is_over else [0])
+        assert [settled_round.round for settled_round in view.auditing(now)] == (
+            [] if is_over else [0]
+        )
         for role in Role:
             assert view.is_final(role, HolderId(1), RoundIndex(0), now) is is_over
             assert not view.is_final(role, HolderId(1), RoundIndex(1), now)
@@ -198,5 +200,5 @@ def test_a_game_has_a_deadline_while_somebody_is_to_move() -> None:
     playing = replace(waiting, clock=Clock(since=100, move=5, holder=60, challenger=30))
     assert (waiting.deadline, playing.deadline) == (0, 165)
     assert replace(playing, moves=(ev.StepsOpened(1, (), b""),)).deadline == 135
-    assert replace(playing, decided=Outcome.HOLDER_FELL).deadline == 0
+    assert replace(playing, decided=Outcome.HOLDER_LOST).deadline == 0
     assert replace(playing, outcome=Outcome.SENT_HOME).deadline == 0

@@ -9,16 +9,16 @@ import pytest
 import torch
 from tests.support.small_job import SmallJob
 
-from atoll.numerics.opening import open_round
+from atoll.numerics.initial_state import open_round
 from atoll.numerics.segment import Course, SegmentRun, run_segment
 from atoll.numerics.state import SeatState
 from atoll.numerics.step import state_roots
-from atoll.protocol.audit_reports import FINE, fine_word
-from atoll.protocol.leaves import Leaf, Leaves
-from atoll.protocol.words import ZERO_DIGEST, Address, Digest, SeatIndex
+from atoll.protocol.audit_reports import VALID, valid_digest
+from atoll.protocol.checkpoint_commitments import CheckpointCommitment, CheckpointCommitments
+from atoll.protocol.types import ZERO_DIGEST, Address, Digest, SeatIndex
 from atoll.train import replay
-from atoll.train.replay import Claimed, replay_seat
-from atoll.train.resume import opening_of
+from atoll.train.replay import RevealedRound, replay_seat
+from atoll.train.resume import round_start_of
 from atoll.train.round import TrainedRound, train_round
 from atoll.train.stored_states import read_global_state
 
@@ -27,26 +27,26 @@ ME = Address("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
 
 
 @pytest.fixture
-def claimed(trained: TrainedRound) -> Iterator[Claimed]:
-    yield Claimed(trained.leaves(KEY), trained.update_root)
+def claimed(trained: TrainedRound) -> Iterator[RevealedRound]:
+    yield RevealedRound(trained.checkpoint_commitments(KEY), trained.update_root)
 
 
 def test_a_round_is_run_again_to_the_same_bits(job: SmallJob, trained: TrainedRound) -> None:
     again = train_round(job.task, job.store)
-    assert (again.states, again.words, again.update) == (
+    assert (again.states, again.work_tags, again.update) == (
         trained.states,
-        trained.words,
+        trained.work_tags,
         trained.update,
     )
-    assert again.leaves(KEY).words(KEY) == again.words
+    assert again.checkpoint_commitments(KEY).work_tags(KEY) == again.work_tags
 
 
 def test_it_opens_with_what_everybody_s_round_opens_with(job: SmallJob) -> None:
     task = job.task
     model = read_global_state(job.manifest, task.global_state_cid, job.store)
-    opening = opening_of(task, job.store)
+    initial_state = round_start_of(task, job.store)
     expected = open_round(job.manifest, model, None)
-    assert state_roots(opening) == state_roots(expected)
+    assert state_roots(initial_state) == state_roots(expected)
 
 
 def test_seats_do_different_work(job: SmallJob, trained: TrainedRound) -> None:
@@ -79,28 +79,36 @@ def test_moments_that_are_not_finite_are_no_update_and_the_segments_stand(job: S
     assert (done.segments, done.update, done.update_root) == (4, b"", ZERO_DIGEST)
 
 
-def test_honest_work_is_fine(job: SmallJob, trained: TrainedRound, claimed: Claimed) -> None:
+def test_honest_work_is_valid(job: SmallJob, trained: TrainedRound, claimed: RevealedRound) -> None:
     found = replay_seat(job.task, claimed, job.store)
-    assert found.differs_at is None
+    assert found.mismatch_at is None
     duty = found.duty(SeatIndex(2), ME)
-    assert (duty.at, duty.word) == (FINE, fine_word(ME, trained.words))
+    assert (duty.at, duty.digest) == (VALID, valid_digest(ME, trained.work_tags))
 
 
 def test_a_partial_round_is_replayed_as_far_as_it_went(job: SmallJob) -> None:
     done = train_round(job.task, job.store, run=_broken_in(3))
-    found = replay_seat(job.task, Claimed(done.leaves(KEY), done.update_root), job.store)
-    assert found.differs_at is None
-    assert found.words == done.words
+    found = replay_seat(
+        job.task, RevealedRound(done.checkpoint_commitments(KEY), done.update_root), job.store
+    )
+    assert found.mismatch_at is None
+    assert found.work_tags == done.work_tags
 
 
 @pytest.mark.parametrize("segment", [0, 1, 3])
-def test_the_first_wrong_state_is_named(job: SmallJob, claimed: Claimed, segment: int) -> None:
-    items = list(claimed.leaves.items)
-    items[segment] = Leaf(Digest(b"\x01" * 32), items[segment].word)
-    found = replay_seat(job.task, replace(claimed, leaves=Leaves(tuple(items))), job.store)
-    assert found.differs_at == segment
-    assert found.own == claimed.leaves.items[segment].state
-    assert len(found.words) == segment
+def test_the_first_wrong_state_is_named(
+    job: SmallJob, claimed: RevealedRound, segment: int
+) -> None:
+    items = list(claimed.checkpoint_commitments.items)
+    items[segment] = CheckpointCommitment(Digest(b"\x01" * 32), items[segment].blinded_tag)
+    found = replay_seat(
+        job.task,
+        replace(claimed, checkpoint_commitments=CheckpointCommitments(tuple(items))),
+        job.store,
+    )
+    assert found.mismatch_at == segment
+    assert found.own == claimed.checkpoint_commitments.items[segment].state
+    assert len(found.work_tags) == segment
 
 
 def test_a_segment_that_is_not_finite_is_nobodys_whatever_is_revealed_of_it(
@@ -110,22 +118,33 @@ def test_a_segment_that_is_not_finite_is_nobodys_whatever_is_revealed_of_it(
     monkeypatch.setattr(replay, "run_by_reference", broken)
     done = train_round(job.task, job.store, run=broken)
     said = [ZERO_DIGEST, Digest(b"\x01" * 32)]
-    leaves = Leaves.of([*done.states, *said], [*done.words, *said], KEY)
-    found = replay_seat(job.task, Claimed(leaves, done.update_root), job.store, run=broken)
-    assert (found.differs_at, found.own, found.words) == (2, ZERO_DIGEST, done.words)
+    checkpoint_commitments = CheckpointCommitments.of(
+        [*done.states, *said], [*done.work_tags, *said], KEY
+    )
+    found = replay_seat(
+        job.task, RevealedRound(checkpoint_commitments, done.update_root), job.store, run=broken
+    )
+    assert (found.mismatch_at, found.own, found.work_tags) == (2, ZERO_DIGEST, done.work_tags)
 
 
-def test_another_update_is_named_as_the_link(job: SmallJob, claimed: Claimed) -> None:
+def test_another_update_is_named_as_the_update_proof(job: SmallJob, claimed: RevealedRound) -> None:
     found = replay_seat(job.task, replace(claimed, update_root=Digest(b"\x01" * 32)), job.store)
-    assert found.differs_at == 4
+    assert found.mismatch_at == 4
     assert found.own == claimed.update_root
 
 
-def test_words_are_no_input_of_a_replay(job: SmallJob, claimed: Claimed) -> None:
-    """An auditor does not know the key: wrong words show when it is shown."""
-    items = [Leaf(leaf.state, Digest(b"\x02" * 32)) for leaf in claimed.leaves.items]
-    found = replay_seat(job.task, replace(claimed, leaves=Leaves(tuple(items))), job.store)
-    assert found.differs_at is None
+def test_work_tags_are_no_input_of_a_replay(job: SmallJob, claimed: RevealedRound) -> None:
+    """An auditor does not know the key: wrong work_tags show when it is shown."""
+    items = [
+        CheckpointCommitment(checkpoint_commitment.state, Digest(b"\x02" * 32))
+        for checkpoint_commitment in claimed.checkpoint_commitments.items
+    ]
+    found = replay_seat(
+        job.task,
+        replace(claimed, checkpoint_commitments=CheckpointCommitments(tuple(items))),
+        job.store,
+    )
+    assert found.mismatch_at is None
 
 
 def _broken_in(segment: int):  # type: ignore[no-untyped-def]  # a runner
@@ -146,6 +165,10 @@ def test_a_round_that_is_ended_early_is_that_of_its_whole_segments(job: SmallJob
     ended = train_round(job.task, job.store, is_enough=one_is_enough)
     short = train_round(replace(job.task, segments=1), job.store)
     assert asked == [1]  # whoever has no time at all does one
-    assert (ended.states, ended.words, ended.update) == (short.states, short.words, short.update)
-    claimed = Claimed(ended.leaves(KEY), ended.update_root)
-    assert replay_seat(job.task, claimed, job.store).differs_at is None
+    assert (ended.states, ended.work_tags, ended.update) == (
+        short.states,
+        short.work_tags,
+        short.update,
+    )
+    claimed = RevealedRound(ended.checkpoint_commitments(KEY), ended.update_root)
+    assert replay_seat(job.task, claimed, job.store).mismatch_at is None

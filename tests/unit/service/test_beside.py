@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from atoll.errors import ChainError
-from atoll.service.beside import beside, end
+from atoll.service.background_tasks import background_tasks, end
 
 
 async def for_ever(ended: list[str]) -> None:
@@ -29,7 +29,7 @@ async def slow_to_end(ending: asyncio.Event, may_end: asyncio.Event) -> None:
 
 async def test_what_goes_on_beside_ends_with_the_context() -> None:
     ended: list[str] = []
-    async with beside([for_ever(ended), for_ever(ended)]):
+    async with background_tasks([for_ever(ended), for_ever(ended)]):
         await asyncio.sleep(0)
         assert ended == []
     assert ended == ["ended", "ended"]
@@ -41,7 +41,7 @@ async def test_what_ended_one_of_them_is_raised() -> None:
 
     ended: list[str] = []
     with pytest.raises(ChainError, match="nobody answers"):
-        async with beside([fails(), for_ever(ended)]):
+        async with background_tasks([fails(), for_ever(ended)]):
             await asyncio.sleep(0)
     assert ended == ["ended"]
 
@@ -69,7 +69,7 @@ def test_ctrl_c_while_a_context_closes_is_not_lost() -> None:
 
     async def work() -> str:
         ending, may_end = asyncio.Event(), asyncio.Event()
-        async with beside([slow_to_end(ending, may_end), interrupt(ending, may_end)]):
+        async with background_tasks([slow_to_end(ending, may_end), interrupt(ending, may_end)]):
             await asyncio.sleep(0)
         return "closed, and went on"
 

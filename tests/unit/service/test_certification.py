@@ -16,11 +16,11 @@ from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.keys import sign_hash
 from atoll.errors import ConfigError
 from atoll.protocol import bls
-from atoll.protocol.certificates import Bls, Ecdsa, Kind, signer_of
+from atoll.protocol.certificates import Bls, CertificateKind, Ecdsa, signer_of
+from atoll.protocol.obligations import committee_accounts
 from atoll.protocol.open_rounds import OpenRound
-from atoll.protocol.owes import committee_accounts
+from atoll.protocol.types import Address, Bitmap, Domain, JobId, RoundIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, Bitmap, Domain, JobId, RoundIndex
 from atoll.service.duties.certification import (
     ensure_key,
     ensure_sum,
@@ -59,7 +59,7 @@ class Member:
         return self.keys.get(account, b"")
 
     async def bls_sum(self, accounts: list[Address]) -> bytes:
-        return self.sums.get(tuple(accounts), b"")
+        return self.factored.get(tuple(accounts), b"")
 
     async def submit(self, name: str, call: Any, *, retry_failed: bool = False) -> None:
         self.sent[name] = call
@@ -82,8 +82,11 @@ class Member:
 
 
 def test_the_jobs_policy_says_which() -> None:
-    assert (kind_of(OLD, DEPLOYMENT), kind_of(NEW, DEPLOYMENT)) == (Kind.ECDSA, Kind.BLS)
-    assert [signature_bytes(kind) for kind in Kind] == [65, 96]
+    assert (kind_of(OLD, DEPLOYMENT), kind_of(NEW, DEPLOYMENT)) == (
+        CertificateKind.ECDSA,
+        CertificateKind.BLS,
+    )
+    assert [signature_bytes(kind) for kind in CertificateKind] == [65, 96]
     for view, addresses in (
         (replace(PLAIN, policy=address("new")), ADDRESSES),
         (NEW, {name: address(name) for name in REQUIRED}),
@@ -147,7 +150,7 @@ async def test_a_committees_sum_is_asked_for_once(script: Script) -> None:
     committee = tuple(committee_accounts(view, now))
     assert list(member.sent.values()) == [committee]
     member.sent.clear()
-    member.sums[committee] = b"\2" * 96
+    member.factored[committee] = b"\2" * 96
     await ensure_sum(member.effects, view, now)
     assert not member.sent
 
@@ -159,7 +162,7 @@ async def test_no_sum_is_asked_for_that_saves_nothing(script: Script) -> None:
         (replace(view, policy=ADDRESSES["EcdsaPolicy"]), now),
         (replace(view, terms=replace(terms, rounds=RoundIndex(6))), now),
         (view, replace(now, ready=Bitmap(now.ready | 1 << 40))),  # drawn, or it has changed
-        (view, replace(now, slot=replace(now.slot, round=RoundIndex(0)))),
+        (view, replace(now, round_id=replace(now.round_id, round=RoundIndex(0)))),
         (view, replace(now, committee=Bitmap(7), ready=Bitmap(7))),  # another than before
     ):
         member = with_keys(script)

@@ -13,8 +13,8 @@ from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import MANIFEST
 
+from atoll.protocol.types import ZERO_DIGEST, Address, JobId, JobStatus, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import ZERO_DIGEST, Address, JobId, JobStatus, Role
 from atoll.service.choice import MOST_LOOKED_AT, TURN_SECONDS, VETTING_SECONDS, WAIT_SECONDS, Choice
 from atoll.service.duties.material import (
     DataReady,
@@ -23,7 +23,7 @@ from atoll.service.duties.material import (
     JobRefused,
     SpecReady,
 )
-from atoll.service.facts import Facts
+from atoll.service.entries import Entries
 
 ME = PROVIDERS[0]
 NOW = 1_000_000
@@ -40,34 +40,36 @@ class Market:
 
     def __init__(self, *views: JobView, most: int = 1) -> None:
         self.views = {view.job_id: view for view in views}
-        self.facts: dict[JobId, Facts] = {}
+        self.entries: dict[JobId, Entries] = {}
         self.choice = Choice(Address(ME), Role.PROVIDER)
         self.most, self.now = most, NOW
         self.see()
 
     def see(self, later: int = 0) -> Choice:
         self.now += later
-        self.choice.see(self.views, lambda job: self.facts.get(job, Facts()), self.most, self.now)
+        self.choice.see(
+            self.views, lambda job: self.entries.get(job, Entries()), self.most, self.now
+        )
         return self.choice
 
     def vet(self, job: int, hourly: int) -> None:
         spec = DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(MANIFEST.to_bytes(), hourly)
-        self.facts[JobId(job)] = self.facts.get(JobId(job), Facts()).plus(*spec)
+        self.entries[JobId(job)] = self.entries.get(JobId(job), Entries()).plus(*spec)
         self.see()
 
     def refuse(self, job: int) -> None:
         key = DoFetchSpec(b"", ZERO_DIGEST).key
-        self.facts[JobId(job)] = Facts().plus(key, JobRefused("too fast"))
+        self.entries[JobId(job)] = Entries().plus(key, JobRefused("too fast"))
         self.see()
 
     def bring(self, job: int) -> None:
         """Its data is here."""
         data = DoFetchData(b"").key, DataReady(cid("data"), ZERO_DIGEST)
-        self.facts[JobId(job)] = self.facts[JobId(job)].plus(*data)
+        self.entries[JobId(job)] = self.entries[JobId(job)].plus(*data)
         self.see()
 
-    def sit(self, job: int, net: Network) -> None:
-        net.sit(ME, 0)
+    def join(self, job: int, net: Network) -> None:
+        net.join(ME, 0)
         self.views[JobId(job)] = replace(net.view, job_id=JobId(job))
         self.see()
 
@@ -149,7 +151,7 @@ def test_who_has_its_turn_keeps_it_from_one_that_comes_later() -> None:
 def full() -> Network:
     net = Network()
     for seat, account in enumerate(("a", "b", "c", "d")):
-        net.sit(Address("0x" + account * 40), seat)
+        net.join(Address("0x" + account * 40), seat)
     return net
 
 
@@ -169,7 +171,7 @@ def captured(**terms: int) -> tuple[Market, Network]:
     market = Market(offered(1, net=net))
     market.vet(1, 1)
     market.bring(1)
-    market.sit(1, net)
+    market.join(1, net)
     return market, net
 
 
@@ -210,7 +212,7 @@ def test_what_was_left_is_not_taken_again_until_it_opens_a_round_or_the_better_o
     market.vet(2, 5)
     market.bring(2)
     other = Network(make_terms())
-    market.sit(2, other)
+    market.join(2, other)
     market.views[JobId(1)] = offered(1)  # our place there is released
     assert market.see(10 * net.terms.ready_seconds).unpaid == {2}
     assert not {1} & (market.choice.looked_at | market.choice.taken)
@@ -245,5 +247,5 @@ def test_no_more_are_left_than_have_to_be(most: int) -> None:
 def test_an_outsider_looks_at_all() -> None:
     choice = Choice(Address(ME), None)
     views: Mapping[JobId, Any] = {JobId(1): offered(1)}
-    assert choice.see(views, lambda _: Facts(), 1, NOW) is False
+    assert choice.see(views, lambda _: Entries(), 1, NOW) is False
     assert (choice.why_out(JobId(1)), choice.may_take(JobId(1))) == ("", True)

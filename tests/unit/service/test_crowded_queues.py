@@ -11,11 +11,11 @@ from tests.support.identities import digest
 from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import VERIFIERS, WATCHER, Script
-from tests.unit.protocol.test_owes import claim_about
+from tests.unit.protocol.test_obligations import claim_about
 
 from atoll.protocol.game_records import GameRecord
-from atoll.protocol.games.machine import Clock
-from atoll.protocol.words import Address, Digest, RoundIndex, SeatIndex
+from atoll.protocol.games.game_machine import Clock
+from atoll.protocol.types import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.duties import challenge
 from atoll.service.duties.challenge import SendChallenge
 
@@ -33,7 +33,7 @@ async def bid(
     net: Network, monkeypatch: Any, bonds: list[tuple[Address, int]], balance: int, *, owed: bool
 ) -> tuple[str, int]:
     """Which call is made, with what bond: behind the game that is played and those that wait."""
-    claim = replace(claim_about(net.view, SEAT, 2, is_link=False), lowest_bond=LEAST)
+    claim = replace(claim_about(net.view, SEAT, 2, is_update_proof=False), lowest_bond=LEAST)
     clock = Clock(0, 1, 1, 1)
     records = [
         GameRecord(i, who, bond, claim, b"", clock=None if i else clock)
@@ -74,11 +74,11 @@ async def test_an_accusation_bids_what_it_has(net: Network, monkeypatch: Any) ->
 
 async def test_something_is_left_for_every_other_accusation(monkeypatch: Any) -> None:
     """Of seats in one hand: who puts all it has on the first would have dropped the second."""
-    script = Script.ready(make_terms(f=0, min_verifiers=1), places=1)
+    script = Script.ready(make_terms(f=0, min_verifiers=1), slots=1)
     script.honest_round()
     net, (id,) = script.net, script.auditors(0)
     body = b"".join(
-        bytes([seat]) + bytes(2) + digest("differs") for seat in sorted(net.duties(0, id))
+        bytes([seat]) + bytes(2) + digest("mismatch") for seat in sorted(net.duties(0, id))
     )
     script.audit_report(0, id, body)
     net.wait_until(net.settled[0].ends["audit"])

@@ -11,12 +11,12 @@ from tests.unit.protocol.network import Network, reveal_of
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
-from atoll.protocol.words import Address, Role, Verdict
+from atoll.protocol.types import Address, Role, Verdict
 from atoll.service.duties.disagreement import NoteDisagreement, SendDisagree, disagreement
-from atoll.service.duties.membership import SendJoin, SendLeave
+from atoll.service.duties.join_and_leave import SendJoin, SendLeave
 from atoll.service.duties.merge import DoMerge, RoundMerged
-from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
-from atoll.service.facts import Facts
+from atoll.service.duties.round_start import DoPrepareRoundStart, RoundStartReady
+from atoll.service.entries import Entries
 from atoll.service.machine import Head, State
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit, SendReveal
@@ -31,7 +31,7 @@ ME = PROVIDERS[0]
 
 @pytest.fixture
 def script() -> Script:
-    """At MERGE of round 0, every word said."""
+    """At MERGE of round 0, every vote cast."""
     made = Script.ready()
     made.net.advance()
     made.train()
@@ -70,12 +70,12 @@ def test_a_provider_with_another_model_says_so_and_trains_on_neither(script: Scr
     assert (say.round, say.data_seed, say.root) == (1, script.net.seed, OTHER)
     (note,) = wanted(state, NoteDisagreement)
     assert note.found.own == OTHER
-    for kind in (DoTrain, DoPrepareOpening, SendCommit, SendLeave):
+    for kind in (DoTrain, DoPrepareRoundStart, SendCommit, SendLeave):
         assert wanted(state, kind) == []
-    script.net.disagree(ME)  # which the contract takes, without a miss
+    script.net.disagree(ME)  # which the contract takes, without a missed duty
     gone = at(script.net, state)
     assert wanted(gone, SendDisagree) == wanted(gone, SendJoin) == wanted(gone, SendLeave) == []
-    assert not any(holder.cuts for holder in gone.view.providers.values())
+    assert not any(holder.penalties for holder in gone.view.providers.values())
 
 
 def test_who_has_missed_the_deadline_says_nothing_that_is_refused(script: Script) -> None:
@@ -91,8 +91,8 @@ def test_who_agrees_takes_the_model_from_its_own_merge(script: Script) -> None:
     state = settled(script, merged(script, cid=cid("ours")))
     assert disagreement(state) is None
     assert wanted(state, SendDisagree) == wanted(state, NoteDisagreement) == []
-    (opening,) = wanted(state, DoPrepareOpening)
-    assert opening.cid == cid("ours")
+    (initial_state,) = wanted(state, DoPrepareRoundStart)
+    assert initial_state.cid == cid("ours")
 
 
 def test_a_merge_that_the_certificate_overtook_is_finished_and_held_against_it(
@@ -101,10 +101,10 @@ def test_a_merge_that_the_certificate_overtook_is_finished_and_held_against_it(
     ready = with_updates(state_of(script.net, ME, ProviderBehaviour()))
     state = settled(script, ready)
     (merge,) = wanted(state, DoMerge)
-    assert merge.slot.round == 0
-    assert len(wanted(state, DoPrepareOpening)) == 1  # which nobody waits for
+    assert merge.round_id.round == 0
+    assert len(wanted(state, DoPrepareRoundStart)) == 1  # which nobody waits for
     late = Verdict(script.net.view.settled[0].verdict.excluded, 4, OTHER, cid("x"), bytes(8))
-    found = replace(state, facts=state.facts.plus(merge.key, RoundMerged(late)))
+    found = replace(state, entries=state.entries.plus(merge.key, RoundMerged(late)))
     assert len(wanted(found, SendDisagree)) == 1
 
 
@@ -114,10 +114,10 @@ def committed(script: Script) -> State[Any]:
     reveal = reveal_of("mine", 8)[0]
     model = script.net.view.model
     key = ":".join(map(str, ("train.v1", 1, 0, script.net.seed.hex(), model.hex())))
-    facts = state.facts.plus(key, Trained(1, reveal, model, 1.0, 1.0))
-    opening = DoPrepareOpening(1, b"", b"", model)
-    ready = OpeningReady(cid("certified"), model)
-    state = replace(state, facts=facts.plus(opening.key, ready))
+    entries = state.entries.plus(key, Trained(1, reveal, model, 1.0, 1.0))
+    initial_state = DoPrepareRoundStart(1, b"", b"", model)
+    ready = RoundStartReady(cid("certified"), model)
+    state = replace(state, entries=entries.plus(initial_state.key, ready))
     script.net.commit(ME, script.net.commitment(ME, 0, reveal))
     return state
 
@@ -135,12 +135,12 @@ def test_who_has_committed_opens_it_and_leaves_afterwards(script: Script) -> Non
 def test_what_stopped_us_is_remembered_and_a_reorg_takes_it_back(script: Script) -> None:
     state = settled(script, merged(script, state=OTHER))
     (note,) = wanted(state, NoteDisagreement)
-    facts = state.facts.plus(note.key, note.found).after_restart()
-    noted = replace(state, facts=facts)
+    entries = state.entries.plus(note.key, note.found).after_restart()
+    noted = replace(state, entries=entries)
     assert disagreement(noted) == note.found
     assert wanted(noted, NoteDisagreement) == []
-    past = state.view.settled[0]
-    turned = replace(past, verdict=replace(past.verdict, state=OTHER))
+    settled_round = state.view.settled[0]
+    turned = replace(settled_round, verdict=replace(settled_round.verdict, state=OTHER))
     assert disagreement(replace(noted, view=replace(noted.view, settled=(turned,)))) is None
 
 
@@ -158,7 +158,7 @@ def test_a_verifier_signs_nothing_that_it_did_not_compute_and_leaves(script: Scr
 
 def merged_again(state: State[Any]) -> State[Any]:
     (note,) = wanted(state, NoteDisagreement)
-    return replace(state, facts=state.facts.plus(note.key, note.found))
+    return replace(state, entries=state.entries.plus(note.key, note.found))
 
 
 def test_a_verifier_that_merges_late_signs_what_it_merged(script: Script) -> None:
@@ -169,11 +169,11 @@ def test_a_verifier_that_merges_late_signs_what_it_merged(script: Script) -> Non
     script.net.settle(script.net.committee - {last})
     state = at(script.net, state)
     (merge,) = wanted(state, DoMerge)
-    state = replace(state, facts=state.facts.plus(merge.key, RoundMerged(own)))
+    state = replace(state, entries=state.entries.plus(merge.key, RoundMerged(own)))
     (sign,) = wanted(state, SignVerdict)
     assert sign.digest == script.net.view.settled[0].digest
     another = replace(own, state=OTHER)
-    lone = replace(state, facts=state.facts.plus(merge.key, RoundMerged(another)))
+    lone = replace(state, entries=state.entries.plus(merge.key, RoundMerged(another)))
     assert wanted(lone, SignVerdict) == []
 
 
@@ -182,13 +182,13 @@ def test_a_verifier_that_came_too_late_for_the_model_fetches_it_to_sign(script: 
     me = script.net.at(Role.VERIFIER, last, 0).account
     state = state_of(script.net, me, VerifierBehaviour())
     script.net.settle(script.net.committee - {last})
-    bare = Facts(
+    bare = Entries(
         {
-            key: fact
-            for key, fact in state.facts._by_key.items()
-            if not key.startswith(DoPrepareOpening.kind)
+            key: entry
+            for key, entry in state.entries._by_key.items()
+            if not key.startswith(DoPrepareRoundStart.kind)
         }
     )
-    lacking = replace(at(script.net, state), facts=bare)
-    assert 0 in [c.round for c in wanted(lacking, DoPrepareOpening)]
+    lacking = replace(at(script.net, state), entries=bare)
+    assert 0 in [c.round for c in wanted(lacking, DoPrepareRoundStart)]
     assert wanted(lacking, DoMerge) == []

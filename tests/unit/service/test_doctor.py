@@ -13,11 +13,11 @@ import pytest
 from atoll.chain.keys import create_key
 from atoll.errors import ConfigError
 from atoll.numerics.kernels.engine import reference_engine
-from atoll.protocol.words import BlockRef, Digest
+from atoll.protocol.types import BlockRef, Digest
 from atoll.service.config import GatewaySection
-from atoll.service.doctor import chain, examine, files, machine
+from atoll.service.doctor import chain_checks, examine, file_checks, machine_checks
 from atoll.service.doctor.findings import Finding, Level
-from atoll.service.doctor.gateway import check_gateway
+from atoll.service.doctor.gateway_checks import check_gateway
 from atoll.service.doctor.subject import Subject
 from atoll.service.lock import hold_folder
 from atoll.service.private import require_private
@@ -43,10 +43,10 @@ def levels(findings: list[Finding]) -> list[Level]:
 
 
 def test_a_key_that_its_password_opens(subject: Subject) -> None:
-    assert levels(files.check_key(subject)) == [Level.OK]
+    assert levels(file_checks.check_key(subject)) == [Level.OK]
     assert subject.password_file is not None
     subject.password_file.write_text("another password")
-    (found,) = files.check_key(subject)
+    (found,) = file_checks.check_key(subject)
     assert (found.level, "does not open" in found.text) == (Level.FAILURE, True)
 
 
@@ -55,11 +55,11 @@ def test_a_key_that_its_password_opens(subject: Subject) -> None:
 def test_modes_that_let_others_in_are_failures_and_refused(
     subject: Subject, name: str, mode: int
 ) -> None:
-    assert levels(files.check_modes(subject)) == [Level.OK]
+    assert levels(file_checks.check_modes(subject)) == [Level.OK]
     path: Path = getattr(subject, name)
     wanted = "700" if path.is_dir() else "600"
     path.chmod(mode)
-    (found,) = files.check_modes(subject)
+    (found,) = file_checks.check_modes(subject)
     mends = shlex.join(["chmod", wanted, str(path)])
     assert (found.level, found.next_step) == (Level.FAILURE, mends)
     with pytest.raises(ConfigError, match="others can use it"):
@@ -70,9 +70,9 @@ def test_a_journal_that_others_can_read(subject: Subject) -> None:
     assert subject.data_dir is not None
     journal = subject.data_dir / "journal.sqlite"
     journal.touch(mode=0o600)
-    assert levels(files.check_modes(subject)) == [Level.OK]
+    assert levels(file_checks.check_modes(subject)) == [Level.OK]
     journal.chmod(0o604)
-    assert levels(files.check_modes(subject)) == [Level.FAILURE]
+    assert levels(file_checks.check_modes(subject)) == [Level.FAILURE]
 
 
 def test_room_on_the_disk(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,37 +80,37 @@ def test_room_on_the_disk(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> 
     for room, wanted in ((1 << 29, Level.FAILURE), (5 << 30, Level.WARNING), (50 << 30, Level.OK)):
         usage = (1 << 40, 0, room)
         monkeypatch.setattr(
-            files.shutil, "disk_usage", lambda _, u=usage: type("", (), {"free": u[2]})
+            file_checks.shutil, "disk_usage", lambda _, u=usage: type("", (), {"free": u[2]})
         )
-        assert files.check_disk(bounded)[0].level is wanted
-    assert levels(files.check_disk(bounded)) == [Level.OK, Level.OK]
-    assert levels(files.check_disk(replace(subject, quota_bytes=60 << 30))) == [
+        assert file_checks.check_disk(bounded)[0].level is wanted
+    assert levels(file_checks.check_disk(bounded)) == [Level.OK, Level.OK]
+    assert levels(file_checks.check_disk(replace(subject, quota_bytes=60 << 30))) == [
         Level.OK,
         Level.WARNING,
     ]
-    assert levels(files.check_disk(subject)) == [Level.OK, Level.WARNING]  # no quota at all
+    assert levels(file_checks.check_disk(subject)) == [Level.OK, Level.WARNING]  # no quota at all
 
 
 def test_a_damaged_database_is_told_and_read_only(subject: Subject) -> None:
     assert subject.data_dir is not None
     path = subject.data_dir / "journal.sqlite"
     with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE facts (body TEXT)")
-        database.executemany("INSERT INTO facts VALUES (?)", [("x" * 500,)] * 50)
+        database.execute("CREATE TABLE entries (body TEXT)")
+        database.executemany("INSERT INTO entries VALUES (?)", [("x" * 500,)] * 50)
     database.close()
-    assert levels(files.check_running(subject)) == [Level.OK]
+    assert levels(file_checks.check_running(subject)) == [Level.OK]
     whole = path.read_bytes()
     damaged = bytearray(whole)
     damaged[4096:8192] = bytes(4096)
     path.write_bytes(damaged)
-    assert levels(files.check_running(subject)) == [Level.OK, Level.FAILURE]
+    assert levels(file_checks.check_running(subject)) == [Level.OK, Level.FAILURE]
     assert path.read_bytes() == damaged
 
 
 def test_who_runs_is_told(subject: Subject) -> None:
     assert subject.data_dir is not None
     with hold_folder(subject.data_dir):
-        (found,) = files.check_running(subject)
+        (found,) = file_checks.check_running(subject)
     assert f"runs in {subject.data_dir}" in found.text
 
 
@@ -120,20 +120,20 @@ def test_who_runs_is_told(subject: Subject) -> None:
      (1_000_500, Level.WARNING)],
 )  # fmt: skip
 def test_the_clock_against_the_newest_block(now: float, level: Level) -> None:
-    assert levels(chain._check_clock(seen(8453), now)) == [level]
+    assert levels(chain_checks._check_clock(seen(8453), now)) == [level]
 
 
-def seen(chain_id: int) -> chain.Seen:
-    return chain.Seen("http://127.0.0.1:8545", chain_id, HEAD)
+def seen(chain_id: int) -> chain_checks.Seen:
+    return chain_checks.Seen("http://127.0.0.1:8545", chain_id, HEAD)
 
 
 @pytest.mark.parametrize("chain_id", [1337, 31337])
 def test_a_development_chain_may_run_ahead_of_this_machine(chain_id: int) -> None:
-    (found,) = chain._check_clock(seen(chain_id), 900_000)
+    (found,) = chain_checks._check_clock(seen(chain_id), 900_000)
     assert (found.level, found.next_step) == (Level.OK, "")
     assert "100000 s ahead" in found.text and str(chain_id) in found.text
-    assert levels(chain._check_clock(seen(chain_id), 1_000_500)) == [Level.WARNING]
-    assert levels(chain._check_clock(seen(chain_id + 1), 900_000)) == [Level.FAILURE]
+    assert levels(chain_checks._check_clock(seen(chain_id), 1_000_500)) == [Level.WARNING]
+    assert levels(chain_checks._check_clock(seen(chain_id + 1), 900_000)) == [Level.FAILURE]
 
 
 def test_where_a_system_does_not_say_what_is_free_all_is(
@@ -141,23 +141,23 @@ def test_where_a_system_does_not_say_what_is_free_all_is(
 ) -> None:
     names = {name: at for name, at in os.sysconf_names.items() if name != "SC_AVPHYS_PAGES"}
     monkeypatch.setattr(os, "sysconf_names", names)
-    monkeypatch.setattr(machine, "CGROUP_LIMIT", tmp_path / "none")
-    total, free = machine.memory()
+    monkeypatch.setattr(machine_checks, "CGROUP_LIMIT", tmp_path / "none")
+    total, free = machine_checks.memory()
     assert total == free > 0
 
 
 def test_memory_is_what_the_group_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(machine, "CGROUP_LIMIT", limit)
+    monkeypatch.setattr(machine_checks, "CGROUP_LIMIT", limit)
     for text, level in ((str(1 << 29), Level.FAILURE), (str(3 << 30), Level.WARNING)):
         limit.write_text(text + "\n")
-        assert levels(machine.check_memory()) == [level]
-    assert levels(machine.check_python()) == [Level.OK]
+        assert levels(machine_checks.check_memory()) == [level]
+    assert levels(machine_checks.check_python()) == [Level.OK]
 
 
 def test_few_open_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.resource, "getrlimit", lambda _: (1024, 524288))
-    (found,) = machine.check_open_files()
+    monkeypatch.setattr(machine_checks.resource, "getrlimit", lambda _: (1024, 524288))
+    (found,) = machine_checks.check_open_files()
     assert (found.level, found.next_step) == (Level.WARNING, "ulimit -n 4096")
 
 
@@ -165,12 +165,12 @@ def test_slow_kernels_are_told_on_every_device(monkeypatch: pytest.MonkeyPatch) 
     slow = reference_engine()
     monkeypatch.setattr("atoll.numerics.kernels.engine.make_engine", lambda device: slow)
     for device, wanted in (("cpu", "C compiler (gcc or clang), then"), ("cuda", "PyTorch 2.10")):
-        (finding,) = machine._check_kernels(device)
+        (finding,) = machine_checks._check_kernels(device)
         assert finding.level is Level.WARNING and wanted in (finding.next_step or "")
 
 
 def test_this_machines_kernels_are_accepted() -> None:
-    assert levels(machine.check_torch(Subject())) == [Level.OK, Level.OK]
+    assert levels(machine_checks.check_torch(Subject())) == [Level.OK, Level.OK]
 
 
 async def test_a_gateway_that_its_public_url_leads_to(unused_tcp_port: int) -> None:
@@ -217,6 +217,6 @@ async def test_a_check_that_fails_by_itself_ends_nothing(
 
 @pytest.mark.parametrize(("per_stake", "level"), [(0.0, Level.WARNING), (0.0001, Level.OK)])
 def test_a_cap_that_would_cost_bonds_is_told(per_stake: float, level: Level) -> None:
-    found = chain._check_fees(Subject(fee_cap=200 * 10**9, fee_per_stake=per_stake))
+    found = chain_checks._check_fees(Subject(fee_cap=200 * 10**9, fee_per_stake=per_stake))
     assert found.level is level and "200 gwei" in found.text
     assert ("token_in_coin" in (found.next_step or "")) == (level is Level.WARNING)

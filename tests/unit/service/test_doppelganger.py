@@ -10,8 +10,8 @@ from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.chain.indexed import Indexed
 from atoll.protocol import events as ev
+from atoll.protocol.types import Address, BlockRef, Digest, JobId, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, BlockRef, Digest, JobId, RoundIndex, SeatIndex
 from atoll.service.doppelganger import ACTS, OF_ROUNDS, Doppelganger, live_rounds
 
 ME, OTHER = address("me"), address("other")
@@ -103,7 +103,7 @@ def test_what_is_said_of_a_round_that_counts_and_not_from_here_is_lost() -> None
     _, view, now = settled_at()
     me, views = PROVIDERS[0], {view.job_id: view}
     job, seat, digest = view.job_id, SeatIndex(0), Digest(bytes(32))
-    (past,) = view.settled
+    (settled_round,) = view.settled
     for round_ in live_rounds(view, now):
         committed = ev.Committed(job, me, seat, round_, digest)
         for transaction, is_lost in ((OURS, False), (FOREIGN, True)):
@@ -120,10 +120,10 @@ def test_what_is_said_of_a_round_that_counts_and_not_from_here_is_lost() -> None
         said(ev.GatewayAnnounced(me, "http://x")),
     ])  # fmt: skip
     assert found.lost_past(views, now, is_new=False) == ""
-    found.see([said(ev.AuditReportSealed(job, me, past.round, digest))])
+    found.see([said(ev.AuditReportSealed(job, me, settled_round.round, digest))])
     assert "AuditReportSealed" in found.lost_past(views, now, is_new=False)
-    later = past.clock.window_end
-    assert past.round not in live_rounds(view, later)
+    later = settled_round.clock.window_end
+    assert settled_round.round not in live_rounds(view, later)
 
 
 def test_every_act_says_whose_it_is() -> None:

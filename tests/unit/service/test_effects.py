@@ -26,30 +26,31 @@ from atoll.errors import (
     TransactionFailed,
 )
 from atoll.numerics.errors import MalformedState
-from atoll.numerics.layout import max_params_bytes
-from atoll.protocol.games.machine import Outcome
+from atoll.numerics.state_layout import max_params_bytes
+from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.hashing import terms_hash
-from atoll.protocol.keeper_calls import Call as Kind
+from atoll.protocol.keeper_calls import KeeperCallKind as Kind
 from atoll.protocol.manifest import InitSpec
-from atoll.protocol.owes import committee_gateways
+from atoll.protocol.obligations import committee_gateways
 from atoll.protocol.owners import Ownership
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     HolderId,
     JobId,
-    PlaceIndex,
     Role,
     RoundIndex,
     SeatIndex,
+    SlotIndex,
     bits,
 )
+from atoll.protocol.views import JobView
 from atoll.service.config import PolicySection
 from atoll.service.context import Context
 from atoll.service.duties import material
 from atoll.service.duties.challenge import _allow
+from atoll.service.duties.fetch_model import model_of_round
 from atoll.service.duties.game import BondCollected, SendCollect
-from atoll.service.duties.keeper_calls import SendKeeperCall
+from atoll.service.duties.join_and_leave import SendAnnounce, SendJoin
 from atoll.service.duties.material import (
     CHECK_MACHINE,
     MEASURE_PACE,
@@ -60,12 +61,15 @@ from atoll.service.duties.material import (
     SpecReady,
     files_of,
 )
-from atoll.service.duties.membership import SendAnnounce, SendJoin
-from atoll.service.duties.model import model_of_round
-from atoll.service.duties.opening import MAKE_INITIAL_STATE, DoPrepareOpening, OpeningReady
+from atoll.service.duties.round_start import (
+    MAKE_INITIAL_STATE,
+    DoPrepareRoundStart,
+    RoundStartReady,
+)
+from atoll.service.duties.send_keeper_calls import SendKeeperCall
 from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
 from atoll.service.effects import Effects
-from atoll.service.facts import NotYet
+from atoll.service.entries import NotYet
 from atoll.service.journal import Journal
 from atoll.service.needs import Machine, least_disk, memory_of
 from atoll.service.pace import Pace, most_duties, promised_per_hour
@@ -295,10 +299,10 @@ async def test_what_is_too_early_says_when_it_is_due(context: Any) -> None:
 @pytest.mark.parametrize(
     ("chain", "sent"),
     [
-        (Chain(), ["approve", "deposit", "sit"]),
-        (Chain(allowed=10**30), ["deposit", "sit"]),
-        (Chain(active=100), ["sit"]),
-        (Chain(active=100, locked=1), ["approve", "deposit", "sit"]),
+        (Chain(), ["approve", "deposit", "join"]),
+        (Chain(allowed=10**30), ["deposit", "join"]),
+        (Chain(active=100), ["join"]),
+        (Chain(active=100, locked=1), ["approve", "deposit", "join"]),
     ],
 )
 async def test_joining_deposits_what_the_bond_lacks(
@@ -341,14 +345,14 @@ async def test_nothing_is_staked_before_the_owner_has_accepted(context: Any) -> 
     assert context.queue.calls == {}
     context.chain.owned = Ownership(Address(OWNER), Address(OWNER))
     await effects(context).run(view_at(1), join())
-    assert [call[0] for call in context.queue.calls.values()] == ["approve", "deposit", "sit"]
+    assert [call[0] for call in context.queue.calls.values()] == ["approve", "deposit", "join"]
 
 
 async def test_who_is_paid_is_named_once_before_anything_is_staked(context: Any) -> None:
     context.config.reward_address = OWNER.lower()
     await effects(context).run(view_at(1), join())
     sent = [call[0] for call in context.queue.calls.values()]
-    assert sent == ["set_payee", "approve", "deposit", "sit"]
+    assert sent == ["set_payee", "approve", "deposit", "join"]
     assert next(iter(context.queue.calls.values())) == ("set_payee", ME, OWNER)
     context.queue.calls.clear()
     context.chain.owned = Ownership(ME, Address(OWNER))
@@ -381,7 +385,7 @@ async def test_a_node_without_tokens_is_staked_for_by_its_owner(context: Any) ->
     assert f"stake add AMOUNT --as provider --node {ME}" in str(refused.value.next_step)
     context.chain.active = 100
     await effects(context).run(view_at(1), join())
-    assert [call[0] for call in context.queue.calls.values()] == ["sit"]
+    assert [call[0] for call in context.queue.calls.values()] == ["join"]
 
 
 async def test_a_bond_that_is_too_much_of_the_wallet_is_not_staked(context: Any) -> None:
@@ -424,7 +428,7 @@ async def test_what_no_busy_machine_explains_is_measured_once(context: Any) -> N
     view = view_at(1)
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     done = await effects(context).run(view, spec_of(view))
-    assert isinstance(done.fact, JobRefused)
+    assert isinstance(done.entry, JobRefused)
     assert context.worker.asked.count(MEASURE_PACE) == 1
 
 
@@ -443,8 +447,8 @@ async def test_terms_against_the_policy_are_refused_before_anything_is_fetched(
     context.config.role, context.config.policy = role, PolicySection(**policy)
     view = view_at(1)
     done = await effects(context).run(view, spec_of(view))
-    assert isinstance(done.fact, JobRefused)
-    assert reason in done.fact.reason
+    assert isinstance(done.entry, JobRefused)
+    assert reason in done.entry.reason
     assert context.fetcher.limits == {}
 
 
@@ -482,8 +486,8 @@ async def test_a_model_that_no_machine_holds_is_refused_before_anything_is_stake
     view = view_at(1)
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     done = await effects(context).run(view, spec_of(view))
-    assert isinstance(done.fact, JobRefused)
-    assert f"this machine has {1 << 20}" in done.fact.reason
+    assert isinstance(done.entry, JobRefused)
+    assert f"this machine has {1 << 20}" in done.entry.reason
     assert (context.worker.asked, context.queue.calls) == ([], {})
 
 
@@ -520,20 +524,20 @@ async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
     context.fetcher.blocks[Cid.from_bytes(manifest.cid())] = manifest.to_bytes()
     done = await effects(context).run(view_at(1), DoFetchSpec(manifest.cid(), terms_hash(terms)))
     if keeps_up:
-        assert isinstance(done.fact, SpecReady)
-        assert done.fact.manifest == manifest.to_bytes()
-        assert done.fact.hourly > 0
+        assert isinstance(done.entry, SpecReady)
+        assert done.entry.manifest == manifest.to_bytes()
+        assert done.entry.hourly > 0
     else:
-        assert isinstance(done.fact, JobRefused)
-        assert done.fact.reason.startswith(
+        assert isinstance(done.entry, JobRefused)
+        assert done.entry.reason.startswith(
             f"{window.removesuffix('_seconds')} window 100 s < 101 s"
         )
-        assert done.fact.reason.endswith("and policy.most_of_window is 0.5")
+        assert done.entry.reason.endswith("and policy.most_of_window is 0.5")
     measured = context.worker.asked.count(MEASURE_PACE)
     assert measured == material.PACE_TRIES
 
 
-async def test_who_withdrew_all_deposits_again_for_the_next_place(context: Any) -> None:
+async def test_who_withdrew_all_deposits_again_for_the_next_slot(context: Any) -> None:
     """In another job, or in the same; the stake found is what it was the first time."""
     for job in (JOB, JobId(2), JOB):
         await effects(context).run(replace(view_at(1), job_id=job), join())
@@ -572,13 +576,13 @@ async def test_without_that_bound_nothing_is_measured(context: Any) -> None:
 
 async def test_who_has_a_place_owes_its_rounds_whatever_the_policy_says_now(context: Any) -> None:
     net = Network(MANIFEST.terms)
-    net.sit(ME, 0)
+    net.join(ME, 0)
     view = replace(net.view, spec_cid=MANIFEST.cid(), terms_hash=terms_hash(MANIFEST.terms))
     bounds = {"least_price_wei": 10**30, "most_parameters": 1, "most_of_window": 1e-9}
     context.config.policy = PolicySection(**bounds)
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     done = await effects(context).run(view, spec_of(view))
-    assert done.fact == SpecReady(MANIFEST.to_bytes())
+    assert done.entry == SpecReady(MANIFEST.to_bytes())
     assert context.worker.asked and not context.worker.gave_way
 
 
@@ -594,7 +598,7 @@ async def test_what_a_game_left_is_collected_for_whom_it_is_owed(context: Any) -
     games: Any = {n: SimpleNamespace(outcome=Outcome(n)) for n in range(1, 4)}
     view = replace(view_at(1), games=games)
     for game in games:
-        assert (await effects(context).run(view, SendCollect(game))).fact == BondCollected()
+        assert (await effects(context).run(view, SendCollect(game))).entry == BondCollected()
     asked = [call for call in context.queue.calls.values() if call[0] == "game_withdraw"]
     assert asked == [("game_withdraw", of) for of in (ME, address("wallet"), ME)]
 
@@ -625,7 +629,7 @@ async def test_a_manifest_that_fits_is_kept(context: Any) -> None:
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     done = await effects(context).run(view, spec_of(view))
     promised = promised_per_hour(Role.PROVIDER, MANIFEST.terms)
-    assert done.fact == SpecReady(MANIFEST.to_bytes(), promised)
+    assert done.entry == SpecReady(MANIFEST.to_bytes(), promised)
     assert [pin.reason for pin in context.store.pins()] == [f"job/{JOB}"]
 
 
@@ -639,8 +643,8 @@ async def test_other_terms_than_the_chains_are_refused(context: Any) -> None:
     view = view_at(1)
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     done = await effects(context).run(view, replace(spec_of(view), terms_hash=digest("other")))
-    assert isinstance(done.fact, JobRefused)
-    assert "terms" in done.fact.reason
+    assert isinstance(done.entry, JobRefused)
+    assert "terms" in done.entry.reason
 
 
 async def test_a_machine_of_another_class_refuses_the_job(context: Any) -> None:
@@ -648,7 +652,7 @@ async def test_a_machine_of_another_class_refuses_the_job(context: Any) -> None:
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     context.worker.results = [NumericsMismatch("another probe")]
     done = await effects(context).run(view, spec_of(view))
-    assert done.fact == JobRefused("another probe")
+    assert done.entry == JobRefused("another probe")
     assert context.store.pins() == []  # else strangers fill the disk with jobs that nobody takes
 
 
@@ -657,7 +661,7 @@ async def test_who_has_a_place_tries_again_what_its_machine_did_not_come_to_once
 ) -> None:
     """A refusal lasts as long as the process, and what is owed has no such time."""
     net = Network(MANIFEST.terms)
-    net.sit(ME, 0)
+    net.join(ME, 0)
     view = replace(net.view, spec_cid=MANIFEST.cid(), terms_hash=terms_hash(MANIFEST.terms))
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     context.worker.results = [MachineFault("a bit of the probe")]
@@ -669,7 +673,7 @@ async def test_who_has_a_place_tries_again_what_its_machine_did_not_come_to_once
     with pytest.raises(ProtocolError, match="another root"):
         await effects(context).run(view, DoFetchData(weights))
     done = await effects(context).run(view, spec_of(view))
-    assert done.fact == SpecReady(MANIFEST.to_bytes())
+    assert done.entry == SpecReady(MANIFEST.to_bytes())
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -695,7 +699,7 @@ async def test_bytes_that_are_no_manifest_are_refused(context: Any) -> None:
     cid = Cid.of(data, DAG_CBOR)
     context.fetcher.blocks[cid] = data
     done = await effects(context).run(view, DoFetchSpec(cid.to_bytes(), view.terms_hash))
-    assert isinstance(done.fact, JobRefused)
+    assert isinstance(done.entry, JobRefused)
 
 
 @pytest.mark.parametrize("codec", [RAW, DAG_PB])
@@ -705,8 +709,8 @@ async def test_a_manifest_is_never_looked_for_in_a_tree(context: Any, codec: int
     cid = Cid.of(MANIFEST.to_bytes(), codec)
     context.fetcher.blocks[cid] = MANIFEST.to_bytes()
     done = await effects(context).run(view, DoFetchSpec(cid.to_bytes(), view.terms_hash))
-    assert isinstance(done.fact, JobRefused)
-    assert "DAG-CBOR" in done.fact.reason
+    assert isinstance(done.entry, JobRefused)
+    assert "DAG-CBOR" in done.entry.reason
 
 
 CHECKED = (None, (MANIFEST.terms.program, digest("model")))
@@ -727,7 +731,7 @@ async def test_no_file_of_the_data_may_be_larger_than_the_manifest_says(
     manifest = MANIFEST.model_copy(update={"data": held_out.model_copy(update=cids)})
     context.worker.results = list(CHECKED)
     done = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
-    assert isinstance(done.fact, JobRefused if large else DataReady)
+    assert isinstance(done.entry, JobRefused if large else DataReady)
     assert bool(context.store.pins()) is not bool(large)
     if large:
         assert not context.store.has(Cid.from_bytes(cids[large]))
@@ -752,7 +756,7 @@ async def test_initial_weights_are_fetched_with_the_data_and_kept(context: Any) 
     context.fetcher.blocks[WEIGHTS] = b"the weights"
     context.worker.results = list(CHECKED)
     done = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
-    assert isinstance(done.fact, DataReady)
+    assert isinstance(done.entry, DataReady)
     assert WEIGHTS in {pin.cid for pin in context.store.pins()}
     assert context.fetcher.limits[WEIGHTS] == max_params_bytes(manifest.model)
 
@@ -770,9 +774,9 @@ async def test_a_job_whose_weights_are_wrong_is_refused_alone(context: Any, erro
     context.fetcher.blocks[WEIGHTS] = b"the weights"
     context.worker.results = [error, *CHECKED]
     done = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
-    assert done.fact == JobRefused(str(error))
+    assert done.entry == JobRefused(str(error))
     again = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
-    assert isinstance(again.fact, DataReady)  # what was refused is that job, not the service
+    assert isinstance(again.entry, DataReady)  # what was refused is that job, not the service
 
 
 async def test_an_update_is_asked_of_its_author_and_of_the_committee_that_serves_it_on(
@@ -784,7 +788,7 @@ async def test_an_update_is_asked_of_its_author_and_of_the_committee_that_serves
     running = view.open
     assert running is not None
     committee = [
-        view.verifiers[running.places[PlaceIndex(p)]].account for p in bits(running.committee)
+        view.verifiers[running.slots[SlotIndex(p)]].account for p in bits(running.committee)
     ]
     author = running.reveals[SeatIndex(0)].account
     urls = {
@@ -806,17 +810,17 @@ async def test_an_opening_state_must_have_the_verdicts_digest(context: Any, foun
     data = b"a state"
     cid = Cid.of(data)
     context.fetcher.blocks[cid] = data
-    opening = OpeningReady(cid.to_bytes(), digest(found))
-    context.worker.results = [opening]
-    command = DoPrepareOpening(3, MANIFEST.to_bytes(), cid.to_bytes(), digest("merged"))
+    initial_state = RoundStartReady(cid.to_bytes(), digest(found))
+    context.worker.results = [initial_state]
+    command = DoPrepareRoundStart(3, MANIFEST.to_bytes(), cid.to_bytes(), digest("merged"))
     if found == "other":
         with pytest.raises(ProtocolError, match="round 3 has digest"):
             await effects(context).run(view_at(1), command)
         return
     done = await effects(context).run(view_at(1), command)
-    assert done.fact == opening
+    assert done.entry == initial_state
     journaled = context.journal.read(JOB)
-    assert journaled.of(DoPrepareOpening, 3, digest("merged")) == opening
+    assert journaled.of(DoPrepareRoundStart, 3, digest("merged")) == initial_state
 
 
 @pytest.mark.parametrize("is_right", [True, False])
@@ -825,21 +829,21 @@ async def test_the_first_rounds_model_is_held_against_what_the_terms_were(
 ) -> None:
     """It is made here, and no certificate names it: a bit that flips would cost the bond."""
     here, model = effects(context), context.store.add_bytes(b"a model").to_bytes()
-    made = OpeningReady(model, digest("made" if is_right else "flipped"))
+    made = RoundStartReady(model, digest("made" if is_right else "flipped"))
 
-    async def work_soon(call: TaskCall[OpeningReady]) -> OpeningReady:
+    async def work_soon(call: TaskCall[RoundStartReady]) -> RoundStartReady:
         assert call.task == MAKE_INITIAL_STATE
         return made
 
     monkeypatch.setattr(here, "work_soon", work_soon)
     context.journal.write(JOB, DoFetchData(b"").key, DataReady(b"data", digest("made")))
-    opening = DoPrepareOpening(0, MANIFEST.to_bytes(), None, None)
+    initial_state = DoPrepareRoundStart(0, MANIFEST.to_bytes(), None, None)
     if is_right:
-        assert (await opening.perform(here, view_at(1))).fact == made
+        assert (await initial_state.perform(here, view_at(1))).entry == made
         assert await model_of_round(here, view_at(1), 0, b"") == made.cid
         return
     with pytest.raises(MachineFault):
-        await opening.perform(here, view_at(1))
+        await initial_state.perform(here, view_at(1))
     with pytest.raises(MachineFault):
         await model_of_round(here, view_at(1), 0, b"")
 
@@ -849,9 +853,9 @@ async def test_nobody_looks_twice_at_a_state_that_its_own_merge_made(context: An
     data = b"a state"
     cid = Cid.of(data)
     context.fetcher.blocks[cid] = data
-    command = DoPrepareOpening(3, MANIFEST.to_bytes(), cid.to_bytes(), digest("merged"), True)
+    command = DoPrepareRoundStart(3, MANIFEST.to_bytes(), cid.to_bytes(), digest("merged"), True)
     done = await effects(context).run(view_at(1), command)
-    assert done.fact == OpeningReady(cid.to_bytes(), digest("merged"))
+    assert done.entry == RoundStartReady(cid.to_bytes(), digest("merged"))
     assert context.worker.asked == []
 
 
@@ -860,7 +864,7 @@ async def test_blocks_of_final_rounds_are_let_go(context: Any) -> None:
     for round_ in range(3):
         await carrier.keep(view_at(1), round_, Cid.of(bytes([round_])).to_bytes())
     done = await carrier.run(view_at(1), DoUnpin(0, 2))
-    assert done.fact == RoundsUnpinned(2)
+    assert done.entry == RoundsUnpinned(2)
     assert [pin.reason for pin in context.store.pins()] == [f"job/{JOB}/round/2"]
 
 
@@ -927,12 +931,12 @@ async def test_a_game_about_the_first_round_waits_for_no_round_that_is_trained(
     main, spare = context.worker, context.spare_worker = Lane(), Lane()
     spare.done.set()
     here, kept = effects(context), list[bytes]()
-    opened = OpeningReady(b"initial", digest("initial"))
+    opened = RoundStartReady(b"initial", digest("initial"))
 
     async def keep(view: JobView, round: int, cid: bytes) -> None:
         kept.append(cid)
 
-    async def work_soon(call: TaskCall[Any]) -> OpeningReady:
+    async def work_soon(call: TaskCall[Any]) -> RoundStartReady:
         assert await soon(call) == call.task
         return opened
 
@@ -964,9 +968,9 @@ async def test_a_rounds_model_is_looked_for_where_we_opened_it_from(context: Any
     with pytest.raises(NotFound):
         await model_of_round(effects(context), view, 1, manifest)
     for digest_, found in ((digest("another model"), None), (certified.state, own)):
-        opened = DoPrepareOpening(1, manifest, own.to_bytes(), digest_, is_own=True)
-        fact = OpeningReady(own.to_bytes(), digest_)
-        context.journal.write(view.job_id, opened.key, fact)
+        opened = DoPrepareRoundStart(1, manifest, own.to_bytes(), digest_, is_own=True)
+        entry = RoundStartReady(own.to_bytes(), digest_)
+        context.journal.write(view.job_id, opened.key, entry)
         if found is None:
             with pytest.raises(NotFound):
                 await model_of_round(effects(context), view, 1, manifest)

@@ -1,4 +1,4 @@
-"""Members that signed two verdicts about the same words: found, and shown for half their bond."""
+"""Members that signed two verdicts about the same votes: found, and shown for half their bond."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tests.support.identities import address, digest
 from tests.unit.protocol.script import PROVIDERS, SECRETS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import NotFound
 from atoll.protocol import events as ev
 from atoll.protocol.certificates import alone, certificate_bytes, signers_of
 from atoll.protocol.hashing import certificate_hash
-from atoll.protocol.owes import committee_accounts
+from atoll.protocol.obligations import committee_accounts
+from atoll.protocol.types import Address, Digest, HolderId, JobId, MissedDuty, RoundIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, Digest, HolderId, JobId, Miss, RoundIndex
 from atoll.service.duties.equivocation import (
     DoCompareSigners,
     SendEquivocated,
@@ -57,8 +57,10 @@ def found() -> tuple[State[Any], Digest]:
     script.settle()
     for who in VERIFIERS[:4]:
         script.net.emit(ev.GatewayAnnounced(who, f"http://{who.lower()}:1"))
-    past = script.net.view.settled[0]
-    message = certificate_hash(past.slot, past.facts.seed, past.facts.words, own)
+    settled_round = script.net.view.settled[0]
+    message = certificate_hash(
+        settled_round.round_id, settled_round.record.seed, settled_round.record.votes, own
+    )
     return replace(
         state, view=script.net.view, head=Head(script.net.number, script.net.now)
     ), message
@@ -94,19 +96,19 @@ class Gateways:
 
 async def compared(gateways: Gateways, view: JobView, message: Digest) -> tuple[TwoSignatures, ...]:
     command = DoCompareSigners(RoundIndex(0), message)
-    fact = (await command.perform(gateways.effects(), view)).fact
-    assert isinstance(fact, SignersCompared)
-    return fact.found
+    entry = (await command.perform(gateways.effects(), view)).entry
+    assert isinstance(entry, SignersCompared)
+    return entry.found
 
 
 async def test_who_served_a_signature_of_ours_and_is_in_the_certificate_is_found(
     found: tuple[State[Any], Digest],
 ) -> None:
     state, message = found
-    past = state.view.settled[0]
-    committee = committee_accounts(state.view, past)
+    settled_round = state.view.settled[0]
+    committee = committee_accounts(state.view, settled_round)
     liar, slow = committee[0], committee[1]
-    signatures = {who: signed(who, past.digest) for who in committee}
+    signatures = {who: signed(who, settled_round.digest) for who in committee}
     gateways = Gateways(certificates=[b"junk", certificate_bytes(committee, signatures)])
     ours = note_name(state.view, RoundIndex(0), message)
     gateways.notes[liar.lower(), ours] = signed(liar, message)
@@ -115,7 +117,7 @@ async def test_who_served_a_signature_of_ours_and_is_in_the_certificate_is_found
     (two,) = await compared(gateways, state.view, message)
     assert state.view.verifiers[two.holder].account == liar
     assert signers_of(message, two.own, [liar]) == 1
-    assert signers_of(past.digest, two.certified, two.together) & 1
+    assert signers_of(settled_round.digest, two.certified, two.together) & 1
     gateways.notes.clear()  # what was heard once is not lost with the liar's gateway
     assert len(await compared(gateways, state.view, message)) == 1
 
@@ -125,30 +127,30 @@ async def test_an_honest_committee_signed_one_verdict(found: tuple[State[Any], D
     assert await compared(Gateways(), state.view, message) == ()
 
 
-def test_it_is_looked_for_once_and_shown_until_it_is_cut(
+def test_it_is_looked_for_once_and_shown_until_it_is_penalised(
     found: tuple[State[Any], Digest],
 ) -> None:
     state, message = found
-    past = state.view.settled[0]
+    settled_round = state.view.settled[0]
     (look,) = wanted(state, DoCompareSigners)
     assert look.digest == message
-    holder = past.places[min(past.places)]
+    holder = settled_round.slots[min(settled_round.slots)]
     who = state.view.verifiers[holder].account
     both = TwoSignatures(
-        holder, alone(signed(who, message)), alone(signed(who, past.digest)), (who,)
+        holder, alone(signed(who, message)), alone(signed(who, settled_round.digest)), (who,)
     )
-    state = replace(state, facts=state.facts.plus(look.key, SignersCompared((both,))))
+    state = replace(state, entries=state.entries.plus(look.key, SignersCompared((both,))))
     assert wanted(state, DoCompareSigners) == []
     (show,) = wanted(state, SendEquivocated)
     assert show.call(CALLS, state.view).label == "equivocated"
-    cut = _cut(state.view, holder)
-    assert wanted(replace(state, view=cut), SendEquivocated) == []
+    penalty = _penalised(state.view, holder)
+    assert wanted(replace(state, view=penalty), SendEquivocated) == []
 
 
-def _cut(view: JobView, holder: HolderId) -> JobView:
+def _penalised(view: JobView, holder: HolderId) -> JobView:
     held = view.verifiers[holder]
-    cuts = held.cuts | {(RoundIndex(0), Miss.EQUIVOCATED)}
-    return replace(view, verifiers={**view.verifiers, holder: replace(held, cuts=cuts)})
+    penalties = held.penalties | {(RoundIndex(0), MissedDuty.EQUIVOCATED)}
+    return replace(view, verifiers={**view.verifiers, holder: replace(held, penalties=penalties)})
 
 
 def test_nobody_is_suspected_where_the_certificate_is_our_own_merge() -> None:

@@ -9,22 +9,22 @@ from typing import Any, cast
 
 import pytest
 from tests.unit.protocol.script import WATCHER, Script
-from tests.unit.protocol.test_owes import claim_about
+from tests.unit.protocol.test_obligations import claim_about
 
 from atoll.errors import ProtocolError
 from atoll.protocol.game_records import GameRecord
-from atoll.protocol.games.claims import Pick
+from atoll.protocol.games.game_machine import Clock
 from atoll.protocol.games.judge import Need
-from atoll.protocol.games.machine import Clock
+from atoll.protocol.games.moves import Pick
 from atoll.protocol.games.players import Question
+from atoll.protocol.types import ZERO_DIGEST, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import ZERO_DIGEST, SeatIndex
 from atoll.service.duties.challenge import NotChallenged
 from atoll.service.duties.game import PLAY, NoMove, SendMove
 from atoll.service.effects import Effects
-from atoll.service.facts import Done, Facts
+from atoll.service.entries import Done, Entries
 from atoll.service.task import TaskCall
-from atoll.train.judged import Position
+from atoll.train.judge_task import Position
 
 MOVE = Pick(0, ZERO_DIGEST, ())
 QUESTION = Question(0x0101, b"", 0, ())
@@ -101,7 +101,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Here:
     view = script.net.view
     games = {}
     for game, left in ((1, 900), (2, 600), (3, 300), (4, 990)):
-        claim = claim_about(view, SeatIndex(game % 3), 1, is_link=False)
+        claim = claim_about(view, SeatIndex(game % 3), 1, is_update_proof=False)
         clock = Clock(0, 5, left, left)
         games[game] = GameRecord(game, WATCHER, 1, claim, b"", began_at=game, clock=clock)
 
@@ -150,7 +150,7 @@ def test_who_found_no_move_or_no_challenge_looks_again_after_a_start() -> None:
         "game-move.v1:1:2": NoMove("nothing differs"),
         "challenge.v1:1": NotChallenged("another"),
     }
-    assert len(Facts(found).after_restart()) == 0
+    assert len(Entries(found).after_restart()) == 0
 
 
 @pytest.mark.parametrize("is_holder", [True, False])

@@ -8,7 +8,7 @@ import pytest
 from eth_account import Account
 
 from atoll.chain.keys import sign_digest
-from atoll.protocol.words import Address
+from atoll.protocol.types import Address
 from atoll.service.greeting import SKEW_SECONDS, VALID_SECONDS, Greeter, greeted
 
 ACCOUNT = Account.from_key("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")

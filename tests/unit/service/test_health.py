@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 
 from atoll.errors import ConfigError
-from atoll.service.condition import Condition
 from atoll.service.health import Health, Metric, answering
+from atoll.service.health_status import HealthStatus
 
 METRICS = [
     Metric("atoll_disk_free_bytes", "gauge", "Where it writes", {"": 2.0**53 - 1}),
@@ -42,14 +42,14 @@ async def test_metrics_are_in_the_text_format() -> None:
 
 
 async def test_ready_and_alive_follow_the_service() -> None:
-    condition: list[Condition | None] = [None]
+    health_status: list[HealthStatus | None] = [None]
     alive = [True]
-    health = Health(lambda: METRICS, lambda: condition[0], lambda: alive[0])
+    health = Health(lambda: METRICS, lambda: health_status[0], lambda: alive[0])
     async with answering("127.0.0.1", 0, health) as port:
         assert [(await get(port, path))[0] for path in ("/readyz", "/livez")] == [200, 200]
-        condition[0] = Condition("no job", "none is open", "wait", is_fault=False)
+        health_status[0] = HealthStatus("no job", "none is open", "wait", is_fault=False)
         assert (await get(port, "/readyz"))[0] == 200
-        condition[0] = Condition("money", "has 0 wei", "send some")
+        health_status[0] = HealthStatus("money", "has 0 wei", "send some")
         status, _, text = await get(port, "/readyz")
         assert (status, text) == (503, "has 0 wei\nnext: send some\n")
         alive[0] = False

@@ -1,4 +1,4 @@
-"""The journal: durable, and never two contents for one slot, whenever the process is killed."""
+"""The journal: durable, and never two contents for one subject, whenever the process is killed."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from atoll.errors import StorageError
 from atoll.protocol.views import JobView
 from atoll.service.commands import Work
 from atoll.service.effects import Effects
-from atoll.service.facts import OF_SERVICE, Done, Fact, key_of
+from atoll.service.entries import OF_SERVICE, Done, Entry, key_of
 from atoll.service.journal import AlreadySigned, Journal
 from atoll.service.metrics import read_measures
-from atoll.service.plain import JournalError
+from atoll.service.serialization import JournalError
 
 
 @dataclass(frozen=True, slots=True)
-class Note(Fact):
+class Note(Entry):
     kind: ClassVar[str] = "test-note.v1"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Other(Fact):
+class Other(Entry):
     kind: ClassVar[str] = "test-other.v1"
     name: str
 
@@ -48,28 +48,28 @@ def opened(path: Path) -> Journal:
     return Journal(path / "journal.sqlite")
 
 
-def test_facts_survive_and_belong_to_their_job(tmp_path: Path) -> None:
+def test_entries_survive_and_belong_to_their_job(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     journal.write(1, A, Note("x"))
     journal.write(1, "b", Other("b"))
     journal.write(2, A, Note("y"))
     journal.close()
-    facts = opened(tmp_path).read(1)
-    assert facts.of(DoNote, "a") == Note("x")
-    assert facts.all_of(Other) == [Other("b")]
+    entries = opened(tmp_path).read(1)
+    assert entries.of(DoNote, "a") == Note("x")
+    assert entries.all_of(Other) == [Other("b")]
     alone = opened(tmp_path).read(1, A)
     assert (alone.of(DoNote, "a"), len(alone)) == (Note("x"), 1)
-    assert len(facts) == 2
+    assert len(entries) == 2
 
 
-def test_a_second_fact_of_a_key_replaces_the_first(tmp_path: Path) -> None:
+def test_a_second_entry_of_a_key_replaces_the_first(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     journal.write(1, A, Note("x"))
     journal.write(1, A, Note("z"))
     assert journal.read(1).of(DoNote, "a") == Note("z")
 
 
-def test_a_slot_is_signed_for_one_content_only(tmp_path: Path) -> None:
+def test_a_subject_is_signed_for_one_content_only(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     journal.sign_once("commit:1:0", b"a")
     journal.sign_once("commit:1:0", b"a")
@@ -102,7 +102,7 @@ def test_an_unknown_kind_asks_for_the_right_version(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     journal.write(1, "b", Other("b"))
     with sqlite3.connect(tmp_path / "journal.sqlite") as db:
-        db.execute("UPDATE facts SET kind = 'atoll.later:Unheard'")
+        db.execute("UPDATE entries SET kind = 'atoll.later:Unheard'")
     db.close()
     with pytest.raises(JournalError, match="Unheard, which this version") as caught:
         journal.read(1)
@@ -130,41 +130,42 @@ def change(path: Path, statement: str) -> None:
 
 
 def filled(path: Path) -> dict[str, Note]:
-    """A journal with facts and signed slots; the facts by the names of their commands."""
-    facts = {str(i): Note(f"text {i}" * 20) for i in range(40)}
+    """A journal with entries and signed subjects; the entries by the names of their commands."""
+    entries = {str(i): Note(f"text {i}" * 20) for i in range(40)}
     with closing(opened(path)) as journal:
-        for name, fact in facts.items():
-            journal.write(1, key_of(DoNote, name), fact)
-            journal.sign_once(f"slot {name}", fact.text.encode())
-    return facts
+        for name, entry in entries.items():
+            journal.write(1, key_of(DoNote, name), entry)
+            journal.sign_once(f"subject {name}", entry.text.encode())
+    return entries
 
 
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE facts SET body = replace(body, 'text 7', 'text 8') WHERE key = 'test-do-note.v1:7'",
-        "UPDATE facts SET key = 'test-do-note.v1:77' WHERE key = 'test-do-note.v1:7'",
-        "UPDATE facts SET sum = x'00' WHERE key = 'test-do-note.v1:7'",
+        "UPDATE entries SET body = replace(body, 'text 7', 'text 8') "
+        "WHERE key = 'test-do-note.v1:7'",
+        "UPDATE entries SET key = 'test-do-note.v1:77' WHERE key = 'test-do-note.v1:7'",
+        "UPDATE entries SET sum = x'00' WHERE key = 'test-do-note.v1:7'",
     ],
 )
-def test_a_damaged_fact_goes_and_is_counted(tmp_path: Path, statement: str) -> None:
-    facts = filled(tmp_path)
+def test_a_damaged_entry_goes_and_is_counted(tmp_path: Path, statement: str) -> None:
+    entries = filled(tmp_path)
     change(tmp_path, statement)
-    del facts["7"]
+    del entries["7"]
     for damaged in (1, 0):
         with closing(opened(tmp_path)) as journal:
             assert journal.damaged == damaged
-            assert {name: journal.read(1).of(DoNote, name) for name in facts} == facts
-            assert len(journal.read(1)) == len(facts)
+            assert {name: journal.read(1).of(DoNote, name) for name in entries} == entries
+            assert len(journal.read(1)) == len(entries)
 
 
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE signed SET content = x'00' WHERE slot = 'slot 7'",
-        "UPDATE signed SET slot = 'slot 77' WHERE slot = 'slot 7'",
+        "UPDATE signed SET content = x'00' WHERE subject = 'subject 7'",
+        "UPDATE signed SET subject = 'subject 77' WHERE subject = 'subject 7'",
         "UPDATE meta SET value = '00' WHERE name = 'secret:salt'",
-        'UPDATE facts SET body = \'{"text":""}\' WHERE job = 0',
+        'UPDATE entries SET body = \'{"text":""}\' WHERE job = 0',
     ],
 )
 def test_who_cannot_know_what_it_signed_or_was_ordered_does_not_start(

@@ -21,12 +21,12 @@ from atoll.chain.txstore import TxStore
 from atoll.errors import AtollError, ConfigError, StorageError
 from atoll.service import main as main_module
 from atoll.service.config import ServiceConfig
-from atoll.service.doctor.files import check_running
+from atoll.service.doctor.file_checks import check_running
 from atoll.service.doctor.subject import Subject
 from atoll.service.journal import AlreadySigned, Belongs, Journal, JournalGone, require_pair
 from atoll.service.main import main
 from atoll.service.moving import export_journal, import_journal, renew_journal
-from atoll.service.plain import JournalError
+from atoll.service.serialization import JournalError
 
 WHOSE = Belongs(address("me"), 31337, address("rounds"))
 OTHERS = (
@@ -34,7 +34,7 @@ OTHERS = (
     replace(WHOSE, chain_id=1),
     replace(WHOSE, network=address("another deployment")),
 )
-SLOTS = 40
+SUBJECTS = 40
 JOURNAL = "journal.sqlite"
 
 
@@ -57,26 +57,26 @@ class Folder:
     def __exit__(self, *_: object) -> None:
         self._opened.close()
 
-    def sign(self, *slots: int) -> None:
-        """Claims slots, and signs a transaction for each."""
-        for slot in slots:
-            self.journal.sign_once(f"slot {slot}", f"content {slot}".encode())
-            self.queue.add(f"key {slot}", 0, Call(address("to"), b"", "say"), 0)
-            intent = self.queue.find(f"key {slot}")
+    def sign(self, *subjects: int) -> None:
+        """Claims subjects, and signs a transaction for each."""
+        for subject in subjects:
+            self.journal.sign_once(f"subject {subject}", f"content {subject}".encode())
+            self.queue.add(f"key {subject}", 0, Call(address("to"), b"", "say"), 0)
+            intent = self.queue.find(f"key {subject}")
             assert intent is not None
-            signed = SignedTransaction(f"0x{slot:064x}", intent.id, b"raw", 2, 1, cancels=False)
-            self.queue.sign(intent, slot, 21_000, signed)
+            signed = SignedTransaction(f"0x{subject:064x}", intent.id, b"raw", 2, 1, cancels=False)
+            self.queue.sign(intent, subject, 21_000, signed)
 
 
-def begun(path: Path, slots: int = SLOTS) -> Path:
+def begun(path: Path, subjects: int = SUBJECTS) -> Path:
     """A folder whose service has signed, and has ended."""
     with Folder(path) as folder:
-        folder.sign(*range(slots))
+        folder.sign(*range(subjects))
     return path
 
 
-def outcome(path: Path, slots: int = SLOTS) -> str:
-    """What a start in the folder does; a slot that could be signed otherwise fails the test."""
+def outcome(path: Path, subjects: int = SUBJECTS) -> str:
+    """What a start in the folder does; a subject that could be signed otherwise fails the test."""
     try:
         folder = Folder(path)
     except AtollError as error:
@@ -84,9 +84,9 @@ def outcome(path: Path, slots: int = SLOTS) -> str:
         assert isinstance(error, JournalError | StorageError | ConfigError)
         return "refused"
     with folder:
-        for slot in range(slots):
+        for subject in range(subjects):
             with pytest.raises(AlreadySigned):
-                folder.journal.sign_once(f"slot {slot}", b"otherwise")
+                folder.journal.sign_once(f"subject {subject}", b"otherwise")
     return "as it was"
 
 
@@ -135,7 +135,7 @@ def test_a_crash_at_a_first_start_leaves_what_a_second_one_completes(
     with Folder(tmp_path) as folder:
         folder.sign(1)
     with Folder(tmp_path) as folder:
-        assert folder.journal.signed("slot 1") == b"content 1"
+        assert folder.journal.signed("subject 1") == b"content 1"
 
 
 def test_where_nothing_was_signed_a_journal_can_be_made_anew(tmp_path: Path) -> None:
@@ -150,10 +150,14 @@ def test_where_nothing_was_signed_a_journal_can_be_made_anew(tmp_path: Path) -> 
 
 def test_every_claim_is_known_to_the_queue_before_it_is_signed(tmp_path: Path) -> None:
     with Folder(tmp_path) as folder:
-        for slot in (1, 2):
-            folder.journal.sign_once(f"slot {slot}", b"said to a gateway, and not by the queue")
-            folder.journal.sign_once(f"slot {slot}", b"said to a gateway, and not by the queue")
-            assert folder.queue.pairing.claims == slot
+        for subject in (1, 2):
+            folder.journal.sign_once(
+                f"subject {subject}", b"said to a gateway, and not by the queue"
+            )
+            folder.journal.sign_once(
+                f"subject {subject}", b"said to a gateway, and not by the queue"
+            )
+            assert folder.queue.pairing.claims == subject
     (tmp_path / JOURNAL).unlink()
     assert "is missing" in gone_from(tmp_path)
 
@@ -169,23 +173,23 @@ def test_a_journal_of_so_many_bytes_is_none(tmp_path: Path, size: int) -> None:
 @pytest.mark.parametrize("lost", [JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}*"])
 def test_a_copy_that_lacks_a_file_is_half_of_one(tmp_path: Path, lost: str) -> None:
     with Folder(tmp_path / "runs") as runs:
-        runs.sign(*range(SLOTS))
+        runs.sign(*range(SUBJECTS))
         half = shutil.copytree(runs.path, tmp_path / "half")
     for path in half.glob(lost):
         path.unlink()
     gone_from(half)
 
 
-@pytest.mark.parametrize("known", [1, SLOTS - 1])
+@pytest.mark.parametrize("known", [1, SUBJECTS - 1])
 def test_an_older_copy_of_a_journal_is_known_by_what_was_claimed_since(
     tmp_path: Path, known: int
 ) -> None:
     folder = begun(tmp_path / "folder", known)
     older = (folder / JOURNAL).read_bytes()
     with Folder(folder) as again:
-        again.sign(*range(known, SLOTS))
+        again.sign(*range(known, SUBJECTS))
     (folder / JOURNAL).write_bytes(older)
-    assert f"it knows {known} of {SLOTS} slots" in gone_from(folder)
+    assert f"it knows {known} of {SUBJECTS} subjects" in gone_from(folder)
 
 
 def test_another_folder_s_journal_is_not_this_one_s(tmp_path: Path) -> None:
@@ -217,7 +221,7 @@ def test_a_queue_s_file_is_not_begun_anew_either(tmp_path: Path) -> None:
             TxStore(tmp_path / QUEUE_FILE, address("me"), 31337)
     (tmp_path / QUEUE_FILE).unlink()
     with Folder(tmp_path) as folder:  # the journal has what counts, and says how much that is
-        assert folder.queue.pairing.claims == SLOTS
+        assert folder.queue.pairing.claims == SUBJECTS
     with pytest.raises(ConfigError, match="beside another journal"):
         TxStore(tmp_path / QUEUE_FILE, address("me"), 31337, "00" * 16)
 
@@ -231,7 +235,7 @@ def test_a_copy_read_in_beside_what_was_signed_goes_on(tmp_path: Path) -> None:
     export_journal(here, WHOSE, copy, retire=False)
     (here / JOURNAL).unlink()
     gone_from(here)
-    assert import_journal(here, WHOSE, copy).signed == SLOTS
+    assert import_journal(here, WHOSE, copy).signed == SUBJECTS
     assert outcome(here) == "as it was"
 
 
@@ -242,7 +246,7 @@ def test_a_copy_that_is_too_old_does_not(tmp_path: Path) -> None:
         again.sign(3, 4)
     (here / JOURNAL).unlink()
     import_journal(here, WHOSE, copy)
-    assert "it knows 3 of 5 slots" in gone_from(here)
+    assert "it knows 3 of 5 subjects" in gone_from(here)
 
 
 def test_what_the_key_sent_elsewhere_goes_along_with_its_journal(tmp_path: Path) -> None:
@@ -260,7 +264,7 @@ def test_what_the_key_sent_elsewhere_goes_along_with_its_journal(tmp_path: Path)
     import_journal(first, WHOSE, back)
     with Folder(first) as again:  # its own id, its own queue, and what was sent meanwhile
         assert again.journal.has_sent(f"0x{2:064x}")
-        assert again.journal.signed("slot 2") == b"content 2"
+        assert again.journal.signed("subject 2") == b"content 2"
 
 
 def test_a_new_journal_beside_what_was_signed_keeps_what_is_left(tmp_path: Path) -> None:
@@ -272,29 +276,29 @@ def test_a_new_journal_beside_what_was_signed_keeps_what_is_left(tmp_path: Path)
         assert (tmp_path / f"{JOURNAL}.gone-{number}").exists()
         with Folder(tmp_path) as folder:
             assert folder.journal.is_renewed
-            folder.sign(SLOTS + number)
+            folder.sign(SUBJECTS + number)
             folder.journal.begin()
         with Folder(tmp_path) as folder:
             assert not folder.journal.is_renewed
-            assert folder.journal.signed(f"slot {SLOTS + number}")
+            assert folder.journal.signed(f"subject {SUBJECTS + number}")
         (tmp_path / JOURNAL).write_bytes(b"")
 
 
 def test_a_new_journal_takes_nothing_from_one_that_is_whole(tmp_path: Path) -> None:
-    """Who has `--new-journal` in a unit, or brings an older copy, loses no slot of it."""
+    """Who has `--new-journal` in a unit, or brings an older copy, loses no subject of it."""
     folder = begun(tmp_path / "folder", 3)
     older = (folder / JOURNAL).read_bytes()
     renew_journal(folder, WHOSE)
     with Folder(folder) as again:
         assert again.journal.is_renewed
         with pytest.raises(AlreadySigned):
-            again.journal.sign_once("slot 2", b"otherwise")
+            again.journal.sign_once("subject 2", b"otherwise")
         again.sign(3)
     (folder / JOURNAL).write_bytes(older)
     gone_from(folder)
     renew_journal(folder, WHOSE)
     with Folder(folder) as again, pytest.raises(AlreadySigned):
-        again.journal.sign_once("slot 2", b"otherwise")
+        again.journal.sign_once("subject 2", b"otherwise")
     shutil.copy(begun(tmp_path / "other", 1) / JOURNAL, folder / JOURNAL)
     renew_journal(folder, WHOSE)
     Folder(folder).__exit__()

@@ -10,11 +10,11 @@ from typing import cast
 import pytest
 from tests.support.manifests import make_manifest
 
-from atoll.protocol.words import ZERO_DIGEST, JobId, RoundIndex, SeatIndex
-from atoll.service import judging
+from atoll.protocol.types import ZERO_DIGEST, JobId, RoundIndex, SeatIndex
+from atoll.service import game_moves
 from atoll.storage.local import LocalStore
-from atoll.train.judged import JudgeTask
-from atoll.train.judging import OwnRun
+from atoll.train.judge_task import JudgeTask
+from atoll.train.own_run import OwnRun
 
 TASK = JudgeTask(
     job=JobId(1),
@@ -50,8 +50,8 @@ def seats_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Callable[..., list[int]]]:
     """Plays a move about each of these seats; says of which the states were made for it."""
-    monkeypatch.setattr(judging, "_runs", {})
-    monkeypatch.setattr(judging, "memory", lambda: (1 << 40, 1 << 40))
+    monkeypatch.setattr(game_moves, "_runs", {})
+    monkeypatch.setattr(game_moves, "memory", lambda: (1 << 40, 1 << 40))
     made = list[int]()
 
     def make(task: JudgeTask, store: LocalStore) -> OwnRun:
@@ -60,7 +60,7 @@ def seats_run(
     def play(*seats: int) -> list[int]:
         made.clear()
         for seat in seats:
-            own = judging._run(replace(TASK, seat=SeatIndex(seat)), str(tmp_path), make)
+            own = game_moves._run(replace(TASK, seat=SeatIndex(seat)), str(tmp_path), make)
             cast(Run, own).move()
         return list(made)
 
@@ -82,7 +82,7 @@ def test_games_about_many_liars_of_one_round_have_a_run_each(
 def test_of_too_many_the_one_that_moved_longest_ago_goes(
     seats_run: Callable[..., list[int]],
 ) -> None:
-    most = judging.MOST_RUNS
+    most = game_moves.MOST_RUNS
     assert seats_run(*range(most)) == list(range(most))
     assert seats_run(0, most, 0) == [most]
     assert seats_run(1, 0) == [1]
@@ -91,9 +91,9 @@ def test_of_too_many_the_one_that_moved_longest_ago_goes(
 def test_without_memory_for_two_there_is_one_and_what_all_found(
     seats_run: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "memory", lambda: (1 << 40, 0))
+    monkeypatch.setattr(game_moves, "memory", lambda: (1 << 40, 0))
     assert seats_run(0, 0, 1, 1) == [0, 1]
-    first, second = judging._runs.values()
+    first, second = game_moves._runs.values()
     assert (first.holds_states, second.holds_states) == (False, True)
     assert seats_run(0, 0, 1) == [0, 1]
-    assert list(judging._runs.values()) == [first, second]
+    assert list(game_moves._runs.values()) == [first, second]

@@ -11,15 +11,15 @@ from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.protocol import events as ev
-from atoll.protocol.keeper_calls import Call as Kind
+from atoll.protocol.keeper_calls import KeeperCallKind as Kind
 from atoll.protocol.keeper_calls import keeper_calls
+from atoll.protocol.types import Address, Phase, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.config import KeeperConfig
-from atoll.service.duties.keeper_calls import (
+from atoll.service.duties.send_keeper_calls import (
     EARNS,
     OWN,
     SUDDEN,
@@ -30,7 +30,7 @@ from atoll.service.duties.keeper_calls import (
     decide_keeper_calls,
     decide_pay,
     is_turn,
-    place_in_line,
+    position_in_line,
 )
 from atoll.service.machine import Head, Hold, State
 
@@ -77,12 +77,12 @@ def audited(leaves_out: str = "") -> Script:
 # --- turns ---
 
 
-def test_everyone_has_another_place_in_line_and_outsiders_come_last(script: Script) -> None:
+def test_everyone_has_another_position_in_line_and_outsiders_come_last(script: Script) -> None:
     view = script.net.view
-    places = [place_in_line(view, each) for each in (*PROVIDERS[:4], *VERIFIERS[:4])]
+    places = [position_in_line(view, each) for each in (*PROVIDERS[:4], *VERIFIERS[:4])]
     assert sorted(places) == list(range(8))
     assert places[0] == 0
-    assert place_in_line(view, WATCHER) == 8
+    assert position_in_line(view, WATCHER) == 8
 
 
 def test_who_has_its_bond_again_keeps_its_turn() -> None:
@@ -91,19 +91,19 @@ def test_who_has_its_bond_again_keeps_its_turn() -> None:
     script.honest_round()
     script.net.wait_until(script.net.settled[0].ends["window"])
     everyone = (*PROVIDERS[:4], *VERIFIERS[:4])
-    before = [place_in_line(script.net.view, each) for each in everyone]
+    before = [position_in_line(script.net.view, each) for each in everyone]
     for role in Role:
         for holder in script.net.view.holders(role).values():
             script.net.release(role, holder.id)
-    assert [place_in_line(script.net.view, each) for each in everyone] == before
+    assert [position_in_line(script.net.view, each) for each in everyone] == before
     assert sorted(before) == list(range(8))
 
 
 def test_verifiers_go_first_once_a_round_merges(script: Script) -> None:
     script.train()
     view = script.net.view
-    assert place_in_line(view, VERIFIERS[0]) == 0
-    assert place_in_line(view, PROVIDERS[0]) == 4
+    assert position_in_line(view, VERIFIERS[0]) == 0
+    assert position_in_line(view, PROVIDERS[0]) == 4
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_what_is_due_at_once_is_one_members_turn_at_a_time(script: Script) -> No
     script.net.wait_until(script.net.deadline)
     script.net.advance()  # nobody had said a word: all of the first committee draw missed
     view, now = script.net.view, script.net.now
-    assert Kind.CUT_MEMBER in {item.call for item in keeper_calls(view, now)}
+    assert Kind.PENALISE_MEMBER in {item.call for item in keeper_calls(view, now)}
     for later in range(0, 400, 4):
         turns = [line for line in range(9) if is_turn(view, line, now + later, CONFIG)]
         assert len(turns) == 1
@@ -158,9 +158,11 @@ def test_what_is_refused_for_ever_holds_up_nothing_else(script: Script) -> None:
     net.wait_until(net.deadline)
     state = seen(net)
     every = decide_keeper_calls(state, 0, AT_ONCE).commands
-    (cut,) = [c for c in every if isinstance(c, SendKeeperCall) and c.what is Kind.CUT_SEAT]
-    tried = replace(state, holds={cut.key: Hold(0, net.number, 0)})
-    assert decide_keeper_calls(tried, 0, AT_ONCE).commands[-1] == cut
+    (penalty,) = [
+        c for c in every if isinstance(c, SendKeeperCall) and c.what is Kind.PENALISE_SEAT
+    ]
+    tried = replace(state, holds={penalty.key: Hold(0, net.number, 0)})
+    assert decide_keeper_calls(tried, 0, AT_ONCE).commands[-1] == penalty
 
 
 # --- what is offered, and what is sent ---
@@ -174,15 +176,15 @@ def sent(net: Network, kind: Kind, now: int | None = None) -> list[SendKeeperCal
     return commands
 
 
-def test_a_missed_seat_is_cut_before_it_can_be_taken_again(script: Script) -> None:
+def test_a_missed_seat_is_penalised_before_it_can_be_taken_again(script: Script) -> None:
     for seat in range(3):
         script.commit(seat)
     script.net.wait_until(script.net.deadline)
     script.net.advance()
-    (cut,) = sent(script.net, Kind.CUT_SEAT)
-    assert cut.seat == 3
-    script.net.cut_seat(3)
-    assert sent(script.net, Kind.CUT_SEAT) == []
+    (penalty,) = sent(script.net, Kind.PENALISE_SEAT)
+    assert penalty.seat == 3
+    script.net.penalise_seat(3)
+    assert sent(script.net, Kind.PENALISE_SEAT) == []
 
 
 def test_a_key_that_its_holder_shows_early_is_taken_by_another() -> None:
@@ -213,13 +215,13 @@ def test_a_key_is_no_leak_once_audit_is_over() -> None:
 
 def test_a_wrong_key_is_none_where_one_is_owed(script: Script) -> None:
     script.honest_round()
-    net, past = script.net, script.net.settled[0]
-    drawn = min(past.drawn)
-    spared = min(set(range(4)) - past.drawn)
-    net.wait_until(past.ends["open"])
+    net, settled_round = script.net, script.net.settled[0]
+    drawn = min(settled_round.drawn)
+    spared = min(set(range(4)) - settled_round.drawn)
+    net.wait_until(settled_round.ends["open"])
     for seat in (drawn, spared):
         net.show_key(0, seat, digest("no key of ours"))
-    net.wait_until(past.ends["keys"])
+    net.wait_until(settled_round.ends["keys"])
     struck = [c.seat for c in sent(net, Kind.REPORT_MISSING_KEY)]
     assert drawn in struck
     assert spared not in struck
@@ -245,7 +247,7 @@ def test_an_auditor_that_says_nothing_is_absent() -> None:
     assert {c.holder for c in sent(script.net, Kind.ABSENT)} == set(script.auditors(0))
 
 
-def test_wrong_words_are_contested_and_settled_when_the_seat_is_final() -> None:
+def test_wrong_digests_are_contested_and_settled_when_the_seat_is_final() -> None:
     script = Script.ready()
     script.net.advance()
     script.honest_round()
@@ -286,7 +288,7 @@ def test_everything_that_anyone_may_do_is_sent() -> None:
     """A kind that the law offers and nobody can send would be offered for ever."""
     script = audited()
     net = script.net
-    where = (RoundIndex(0), Role.VERIFIER, script.net.view.settled[0].places[0], SeatIndex(0))
+    where = (RoundIndex(0), Role.VERIFIER, script.net.view.settled[0].slots[0], SeatIndex(0))
     view: JobView = net.view
     for kind in set(Kind) - {Kind.SETTLE_LATE, Kind.CONTEST, Kind.LEAK}:
         assert SendKeeperCall(kind, *where).call(CALLS, view).label == kind.value
@@ -310,7 +312,7 @@ def test_at_the_end_all_pay_is_claimed_and_the_bond_comes_home() -> None:
     for round in (script.honest_round(), script.honest_round()):
         script.audit(round)
     net = script.net
-    net.wait_until(max(past.ends["window"] for past in net.settled))
+    net.wait_until(max(settled_round.ends["window"] for settled_round in net.settled))
     found = decide_pay(seen(net), "end").commands
     assert {c.what for c in found if isinstance(c, SendKeeperCall)} == {Kind.CLAIM, Kind.RELEASE}
     assert all(isinstance(c, SendKeeperCall) and c.holder == 1 for c in found)
@@ -343,7 +345,7 @@ def test_who_has_left_is_paid_when_its_bond_comes_home() -> None:
 
 
 def test_pay_of_two_holders_is_one_transaction() -> None:
-    """An account that left its seat, and sat down again, holds two."""
+    """An account that left its seat, and joined again, holds two."""
     short = {"audit_seconds": 10, "open_seconds": 5, "key_seconds": 5, "window_seconds": 20}
     script = Script.ready(make_terms(rounds=3, game_seconds=10, **short))
     net = script.net
@@ -352,7 +354,7 @@ def test_pay_of_two_holders_is_one_transaction() -> None:
     script.honest_round()
     net.wait_until(net.settled[0].ends["window"])
     net.release(Role.PROVIDER, 1)
-    net.sit(PROVIDERS[0], 0)
+    net.join(PROVIDERS[0], 0)
     for _ in range(2):
         script.honest_round()
     net.wait_until(net.settled[2].ends["window"])

@@ -9,10 +9,10 @@ import pytest
 from tests.unit.protocol.models import MODEL, PROGRAM
 from tests.unit.protocol.test_claims import SEAT, played, said_of
 
-from atoll.protocol.words import RoundIndex
+from atoll.protocol.types import RoundIndex
 from atoll.service.duties import challenge
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
-from atoll.service.facts import Done
+from atoll.service.entries import Done
 
 
 class Staking:

@@ -10,9 +10,9 @@ from tests.unit.protocol.network import Network, Refused
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
-from atoll.protocol.late_votes import electors, grantable, is_had_late
-from atoll.protocol.words import Address, Role, SeatIndex
-from atoll.service.duties.late_votes import SendGrant, SendLateVote
+from atoll.protocol.late_votes import electors, grantable, is_available_late
+from atoll.protocol.types import Address, Role, SeatIndex
+from atoll.service.duties.send_late_votes import SendGrant, SendLateVote
 from atoll.service.duties.updates import DoGetUpdate, UpdateSeen
 from atoll.service.machine import State
 from atoll_node.behaviour import ProviderBehaviour
@@ -46,29 +46,29 @@ def member(net: Network, me: Address = VERIFIERS[0], has: bool | None = None) ->
         return state
     told = net.view.settled[0].reveals[SEAT]
     key = f"fetch-update.v1:0:{told.commitment.hex()}"
-    return replace(state, facts=state.facts.plus(key, UpdateSeen(has)))
+    return replace(state, entries=state.entries.plus(key, UpdateSeen(has)))
 
 
 def ids(script: Script) -> list[int]:
     """Of everybody in both committees."""
-    places = sorted(electors_of(script))
-    return [script.net.at(Role.VERIFIER, place, 1).id for place in places]
+    slots = sorted(electors_of(script))
+    return [script.net.at(Role.VERIFIER, slot, 1).id for slot in slots]
 
 
 def electors_of(script: Script) -> set[int]:
     both = electors(script.net.view, script.net.view.settled[0])
-    return {place for place in range(256) if both >> place & 1}
+    return {slot for slot in range(256) if both >> slot & 1}
 
 
-def test_what_was_not_had_is_fetched_again_and_said_once_it_is_here(script: Script) -> None:
+def test_what_was_not_available_is_fetched_again_and_said_once_it_is_here(script: Script) -> None:
     (get,) = [c for c in wanted(member(script.net), DoGetUpdate) if c.round == 0]
     assert get.update.seat == SEAT
-    (word,) = wanted(member(script.net, has=True), SendLateVote)
-    assert (word.round, word.has) == (0, 1 << SEAT)
+    (vote,) = wanted(member(script.net, has=True), SendLateVote)
+    assert (vote.round, vote.has) == (0, 1 << SEAT)
     assert wanted(member(script.net, has=False), SendLateVote) == []  # it does not decode
     id = script.net.own(VERIFIERS[0])
     assert id is not None
-    script.net.late_vote(0, id.id, word.has)
+    script.net.late_vote(0, id.id, vote.has)
     assert wanted(member(script.net, has=True), SendLateVote) == []
 
 
@@ -82,8 +82,8 @@ def test_a_late_vote_waits_for_the_other_updates_but_not_for_ever() -> None:
     assert wanted(state, SendLateVote) == []  # seat 2 may still come, for one transaction's gas
     clock = script.net.view.settled[0].clock
     script.net.wait_until(clock.audit_end - 1)
-    (word,) = wanted(member(script.net, has=True), SendLateVote)
-    assert word.has == 1 << SEAT
+    (vote,) = wanted(member(script.net, has=True), SendLateVote)
+    assert vote.has == 1 << SEAT
     script.net.wait_until(clock.audit_end)
     assert wanted(member(script.net, has=True), SendLateVote) == []
     assert [c for c in wanted(member(script.net), DoGetUpdate) if c.round == 0] == []
@@ -94,7 +94,7 @@ def test_the_seat_has_itself_paid_when_more_than_half_have_it(script: Script) ->
     for count, id in enumerate(everyone, 1):
         view = net.view
         is_enough = 2 * (count - 1) > len(everyone)
-        assert is_had_late(view, view.settled[0], SEAT) == is_enough
+        assert is_available_late(view, view.settled[0], SEAT) == is_enough
         grants = wanted(state_of(net, PROVIDERS[SEAT], ProviderBehaviour()), SendGrant)
         assert len(grants) == is_enough
         if is_enough:
@@ -108,9 +108,9 @@ def test_the_seat_has_itself_paid_when_more_than_half_have_it(script: Script) ->
     assert net.view.settled[0].pay >> SEAT & 1
 
 
-def test_a_fallen_or_leaked_seat_is_nobodys_errand(script: Script) -> None:
+def test_a_slashed_or_leaked_seat_is_nobodys_errand(script: Script) -> None:
     holder = script.net.view.settled[0].seats[SEAT]
-    script.net.fall(Role.PROVIDER, holder, WATCHER)
+    script.net.slash(Role.PROVIDER, holder, WATCHER)
     assert [c for c in wanted(member(script.net), DoGetUpdate) if c.round == 0] == []
     assert wanted(member(script.net, has=True), SendLateVote) == []
 

@@ -18,11 +18,11 @@ import pytest
 import structlog
 from tests.unit.protocol.network import Network
 
-from atoll.protocol.words import TOKEN
+from atoll.protocol.types import TOKEN
 from atoll.service import performing as performing_module
 from atoll.service.duties.unpin import DoUnpin
-from atoll.service.facts import Done
-from atoll.service.logs import log_file
+from atoll.service.entries import Done
+from atoll.service.log_files import log_file
 from atoll.service.machine import Failed
 from atoll.service.main import Speaks, logs_configured
 from atoll.service.service import Service

@@ -8,11 +8,11 @@ from typing import ClassVar, Never
 from tests.support.identities import address
 from tests.unit.protocol.network import Network
 
+from atoll.protocol.types import Digest, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Digest, Role
 from atoll.service.commands import Transaction, Work
 from atoll.service.effects import Effects
-from atoll.service.facts import Done, Fact, Facts, key_of
+from atoll.service.entries import Done, Entries, Entry, key_of
 from atoll.service.machine import (
     LONGEST_RETRY_SECONDS,
     REMEMBERED,
@@ -29,18 +29,18 @@ from atoll.service.machine import (
     State,
     ViewChanged,
     advance,
-    by_view_and_facts,
+    by_view_and_entries,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Dug(Fact):
+class Dug(Entry):
     kind: ClassVar[str] = "test-dug.v1"
     place: str
 
 
 @dataclass(frozen=True, slots=True)
-class Guessed(Fact):
+class Guessed(Entry):
     kind: ClassVar[str] = "test-guessed.v1"
     outlives_start: ClassVar[bool] = False
     place: str
@@ -99,26 +99,26 @@ def test_what_came_at_once_is_decided_once_and_as_after_the_last() -> None:
     assert given == [DoDig("a"), SendVote("a")]
     for event in events:
         state, _ = moved(state, event)
-    assert at_once == replace(state, facts=at_once.facts)
-    assert at_once.facts.of(DoDig, "a") == state.facts.of(DoDig, "a") == Dug("hole")
+    assert at_once == replace(state, entries=at_once.entries)
+    assert at_once.entries.of(DoDig, "a") == state.entries.of(DoDig, "a") == Dug("hole")
 
 
-def test_what_comes_of_view_and_facts_is_worked_out_once_for_each() -> None:
+def test_what_comes_of_view_and_entries_is_worked_out_once_for_each() -> None:
     asked: list[int] = []
 
-    @by_view_and_facts
+    @by_view_and_entries
     def counts(state: State[tuple[AnyCommand, ...]]) -> int:
-        asked.append(len(state.facts))
+        asked.append(len(state.entries))
         return len(asked)
 
     state, _ = stepping()
     assert counts(state) == counts(replace(state, head=Head(101, 1001))) == 1
-    other = replace(state, facts=Facts().plus("a", Dug("a")))
+    other = replace(state, entries=Entries().plus("a", Dug("a")))
     assert counts(other) == 2
     assert counts(replace(state, view=replace(VIEW))) == 3
     assert (counts(state), counts(other)) == (1, 2)
     for _ in range(REMEMBERED + 1):  # what was asked for longest ago goes
-        last = counts(replace(state, facts=Facts()))
+        last = counts(replace(state, entries=Entries()))
     assert counts(state) == last + 1
 
 
@@ -127,11 +127,11 @@ def test_two_duties_that_want_one_effect_get_it_once() -> None:
     assert given == [DoDig("a")]
 
 
-def test_a_finished_command_leaves_its_facts() -> None:
+def test_a_finished_command_leaves_its_entries() -> None:
     state, _ = stepping(DoDig("a"))
     state, given = moved(replace(state, setup=()), Finished(DIG, Dug("hole")))
     assert given == []
-    assert state.facts.of(DoDig, "a") == Dug("hole")
+    assert state.entries.of(DoDig, "a") == Dug("hole")
     assert state.in_flight == {}
 
 
@@ -144,8 +144,8 @@ def test_keys_tell_kinds_and_what_they_are_about_apart() -> None:
 
 
 def test_a_restart_believes_what_outlives_it() -> None:
-    facts = Facts().plus("lasting", Dug("a")).plus("passing", Guessed("b"))
-    assert [*facts.after_restart().all_of(Fact)] == [Dug("a")]
+    entries = Entries().plus("lasting", Dug("a")).plus("passing", Guessed("b"))
+    assert [*entries.after_restart().all_of(Entry)] == [Dug("a")]
 
 
 def test_a_failed_command_is_given_again_after_a_pause_that_grows() -> None:

@@ -10,10 +10,10 @@ from tests.support.manifests import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import state_of
 
-from atoll.protocol.words import Address, Phase
+from atoll.protocol.types import Address, Phase
 from atoll.service import watcher
 from atoll.service.duties.material import DoFetchSpec
-from atoll.service.facts import Facts
+from atoll.service.entries import Entries
 from atoll.service.machine import State
 from atoll_node import machine as provider
 from atoll_node.behaviour import ProviderBehaviour
@@ -35,7 +35,7 @@ def script() -> Script:
 def restarted(script: Script, me: Address, behaviour: Any) -> State[Any]:
     """Knows nothing: what was checked before is checked again."""
 
-    return replace(state_of(script.net, me, behaviour), facts=Facts())
+    return replace(state_of(script.net, me, behaviour), entries=Entries())
 
 
 def fetches(decisions: Any) -> bool:

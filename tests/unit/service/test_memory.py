@@ -13,9 +13,9 @@ from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 from atoll.job.plan import filled
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
-from atoll.numerics.layout import param_count
+from atoll.numerics.state_layout import param_count
 from atoll.protocol.manifest import LoraSpec, Manifest
-from atoll.service.memory import peaks, provider_bytes, submitter_bytes, verifier_bytes
+from atoll.service.memory_needs import peaks, provider_bytes, submitter_bytes, verifier_bytes
 
 SIZES = Path(__file__).parents[3] / "docs" / "sizes.md"
 LARGE = {"width": 4096, "layers": 32, "heads": 32, "kv_heads": 32, "head_dim": 128, "ffn": 11_008}

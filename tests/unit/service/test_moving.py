@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import ConfigError
-from atoll.service.facts import OF_SERVICE
+from atoll.service.entries import OF_SERVICE
 from atoll.service.journal import AlreadySigned, Belongs, Journal
 from atoll.service.lock import hold_folder
 from atoll.service.metrics import read_measures
 from atoll.service.moving import Moved, export_journal, import_journal
 from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders
-from atoll.service.plain import JournalError
+from atoll.service.serialization import JournalError
 
 WHOSE = Belongs("0x70997970C51812dc3A010C7d01b50e0d17dc79C8", 31337, "0x" + "22" * 20)
 
@@ -28,7 +28,7 @@ def journal(folder: Path) -> Journal:
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A data folder with two signed slots, a note, a measure and a secret."""
+    """A data folder with two signed subjects, a note, a measure and a secret."""
     with closing(journal(tmp_path / "old")) as here:
         here.sign_once("commit:1", b"one")
         here.sign_once("commit:2", b"two")

@@ -20,20 +20,20 @@ from tests.unit.service.test_service import Running, start, training_job
 from atoll.errors import ConfigError
 from atoll.files import write_beside
 from atoll.protocol import events as ev
-from atoll.protocol.claims import Said
-from atoll.protocol.games.machine import Outcome
-from atoll.protocol.words import Address, JobId, Role, SeatIndex
+from atoll.protocol.claims import SeatStatements
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.types import Address, JobId, Role, SeatIndex
 from atoll.service import draining as draining_module
 from atoll.service import occupied, power
 from atoll.service import participation as participation_module
 from atoll.service import service as service_module
 from atoll.service.config import ScheduleSection, ServiceConfig, read_config
 from atoll.service.duties.game import SendCollect
-from atoll.service.duties.keeper_calls import SendKeeperCall
+from atoll.service.duties.join_and_leave import SendJoin, SendLeave
 from atoll.service.duties.material import DoFetchSpec
-from atoll.service.duties.membership import SendJoin, SendLeave
+from atoll.service.duties.send_keeper_calls import SendKeeperCall
 from atoll.service.duties.unpin import DoUnpin
-from atoll.service.facts import Facts
+from atoll.service.entries import Entries
 from atoll.service.machine import Ordered, State
 from atoll.service.occupied import Occupied
 from atoll.service.orders import DAY, Orders, off_hours, why_out
@@ -90,7 +90,7 @@ def test_who_has_left_owes_the_running_round_and_nothing_more(net: Network) -> N
     assert len(wanted(decisions, DoTrain)) == 1
     script = Script(net)
     script.honest_round()
-    assert not any(m.cuts for m in net.members.values())
+    assert not any(m.penalties for m in net.members.values())
     assert not net.view.open or 0 not in net.view.open.seats
 
 
@@ -250,7 +250,7 @@ async def test_on_battery_it_leaves_and_on_mains_it_comes_back(
     await running.effects.did[SendLeave].wait()
     told = running.service.status()
     assert "on battery" in told["sits_out"]
-    found = running.service.condition()
+    found = running.service.health_status()
     assert found is not None
     assert (found.name, found.is_fault, "[schedule]" in found.next_step) == (
         "sits out", False, True
@@ -297,7 +297,7 @@ def test_an_order_is_folded_into_the_state(net: Network) -> None:
 
 def challenged(net: Network, challenger: Address) -> None:
     """The account disputes what a seat did in round 0."""
-    said = Said(net.view, net.view.settled[0], SeatIndex(1), MODEL, PROGRAM).claim(1)
+    said = SeatStatements(net.view, net.view.settled[0], SeatIndex(1), MODEL, PROGRAM).claim(1)
     net.emit(ev.Challenged(1, said.holder, challenger, 10**20, said, b"evidence"))
 
 
@@ -316,10 +316,10 @@ def left() -> Network:
 
 def test_who_sits_out_still_plays_what_it_began(left: Network) -> None:
     """After a restart nothing is here: the manifest, without which no move is made, comes first."""
-    bare = replace(state_of(left, VERIFIERS[3], VerifierBehaviour()), facts=Facts())
+    bare = replace(state_of(left, VERIFIERS[3], VerifierBehaviour()), entries=Entries())
     (fetch,) = wanted(decide_verifier(replace(bare, sits_out="is paused")), DoFetchSpec)
     assert fetch.spec_cid == left.view.spec_cid
-    other = replace(state_of(left, WATCHER, VerifierBehaviour()), facts=Facts())
+    other = replace(state_of(left, WATCHER, VerifierBehaviour()), entries=Entries())
     assert wanted(decide_verifier(replace(other, sits_out="is paused")), DoFetchSpec) == []
 
 
@@ -332,8 +332,8 @@ def test_who_sits_out_lets_go_of_rounds_whose_manifest_it_does_not_read() -> Non
     net.leave_pool(VERIFIERS[3])
     script.honest_round()
     script.honest_round()
-    net.wait_until(max(past.ends["window"] for past in net.settled))
-    bare = replace(state_of(net, VERIFIERS[3], VerifierBehaviour()), facts=Facts())
+    net.wait_until(max(settled_round.ends["window"] for settled_round in net.settled))
+    bare = replace(state_of(net, VERIFIERS[3], VerifierBehaviour()), entries=Entries())
     full = "looks at no further one"
     (fetch,) = wanted(decide_verifier(replace(bare, sits_out=full)), DoFetchSpec)
     assert wanted(decide_verifier(replace(bare, sits_out=full)), DoUnpin) == []
@@ -374,7 +374,7 @@ async def test_a_service_that_is_told_to_stop_says_what_it_owes_and_ends(
     running = start(tmp_path, training_job())
     await running.index.read.wait()
     found = await answers_of(running.service)["stop"]({})
-    assert {"owes", "under_way"} <= found.keys()
+    assert {"obligations", "under_way"} <= found.keys()
     assert found["is_supervised"] is False
     await running.task  # no error: its exit code is 0
     assert running.service.under_way == 0

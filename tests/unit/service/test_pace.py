@@ -14,11 +14,11 @@ from tests.unit.service.held import state_of
 
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
-from atoll.protocol.claims import Said
-from atoll.protocol.words import Digest, RoundIndex, SeatIndex
+from atoll.protocol.claims import SeatStatements
+from atoll.protocol.types import Digest, RoundIndex, SeatIndex
 from atoll.service.duties.challenge import SendChallenge, one_at_a_time
 from atoll.service.duties.game import NoMove
-from atoll.service.duties.replay import SeatReplayed
+from atoll.service.duties.replay_seat import SeatReplayed
 from atoll.service.machine import AnyCommand, Hold, State
 from atoll.service.watcher import Player, decide
 
@@ -46,8 +46,8 @@ def watcher(script: Script) -> State[Any]:
     for seat in LIARS:
         told = script.net.view.settled[0].reveals[seat]
         key = f"replay.v1:0:{seat}:{told.commitment.hex()}"
-        fact = SeatReplayed(Duty(seat, 1, digest("own")), (), 1.0)
-        state = replace(state, facts=state.facts.plus(key, fact))
+        entry = SeatReplayed(Duty(seat, 1, digest("own")), (), 1.0)
+        state = replace(state, entries=state.entries.plus(key, entry))
     return state
 
 
@@ -58,8 +58,8 @@ def challenged(state: State[Any]) -> list[SeatIndex]:
 
 def play(script: Script, *moves: ev.ContractEvent) -> State[Any]:
     """The game about the first liar is so far."""
-    past = script.net.view.settled[0]
-    said = Said(script.net.view, past, LIARS[0], MODEL, PROGRAM).claim(1)
+    settled_round = script.net.view.settled[0]
+    said = SeatStatements(script.net.view, settled_round, LIARS[0], MODEL, PROGRAM).claim(1)
     script.net.emit(ev.Challenged(GAME, said.holder, WATCHER, 10**20, said, b"evidence"))
     script.net.emit(ev.Began(GAME, said.holder))
     for move in moves:
@@ -93,11 +93,11 @@ def test_who_lets_its_own_time_run_shields_no_other(script: Script) -> None:
 
 
 def test_who_is_late_with_a_move_begins_no_game(script: Script) -> None:
-    ours = play(script, OPENED, STEP, TRACE, PICKED, ev.RowRevealed(GAME, (digest("a"),)))
+    ours = play(script, OPENED, STEP, TRACE, PICKED, ev.LayerRevealed(GAME, (digest("a"),)))
     assert challenged(later(ours, -1)) == [LIARS[1]]
     assert challenged(later(ours, 0)) == []
-    silent = ours.facts.plus(f"game-move.v1:{GAME}:5", NoMove("nothing differs"))
-    assert challenged(replace(later(ours, 0), facts=silent)) == [LIARS[1]]
+    silent = ours.entries.plus(f"game-move.v1:{GAME}:5", NoMove("nothing differs"))
+    assert challenged(replace(later(ours, 0), entries=silent)) == [LIARS[1]]
 
 
 def test_one_that_is_being_sent_is_seen_before_the_next(script: Script) -> None:

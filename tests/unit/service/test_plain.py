@@ -1,4 +1,4 @@
-"""Facts as JSON: what is read back is what was written."""
+"""Entries as JSON: what is read back is what was written."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from atoll.protocol.audit_reports import Duty
-from atoll.protocol.words import Digest, Role, SeatIndex
-from atoll.service.plain import JournalError, from_json, to_json
+from atoll.protocol.types import Digest, Role, SeatIndex
+from atoll.service.serialization import JournalError, from_json, to_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tests.support.manifests import make_manifest, make_terms
 from atoll.cli.services import POLICY
 from atoll.protocol.clocks import absolute_end
 from atoll.protocol.terms import MOVES, WINDOWS
-from atoll.protocol.words import TOKEN, Role, Terms
+from atoll.protocol.types import TOKEN, Role, Terms
 from atoll.service.config import PolicySection
 from atoll.service.pace import Pace, earned_per_hour, loads_of, promised_per_hour
 from atoll.service.policy import (

@@ -28,8 +28,8 @@ from atoll.chain.indexed import Indexed
 from atoll.cli.services import status_text
 from atoll.errors import InsufficientFunds, NotFound, RpcUnavailable, StorageError
 from atoll.protocol import events as ev
+from atoll.protocol.types import ZERO_DIGEST, Digest, JobId, Phase, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import ZERO_DIGEST, Digest, JobId, Phase, Role
 from atoll.service import measuring as measuring_module
 from atoll.service.config import PolicySection, ScheduleSection, WatchdogSection
 from atoll.service.duties.game import BondCollected, SendCollect
@@ -40,9 +40,9 @@ from atoll.service.duties.material import (
     JobRefused,
     SpecReady,
 )
-from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
+from atoll.service.duties.round_start import DoPrepareRoundStart, RoundStartReady
 from atoll.service.effects import Effects
-from atoll.service.facts import Done
+from atoll.service.entries import Done
 from atoll.service.feeding import LOOK_BLOCKS
 from atoll.service.journal import Belongs, Journal, JournalGone
 from atoll.service.machine import AnyCommand, Event, Finished, Head, HeadAdvanced, Setup, State
@@ -50,7 +50,7 @@ from atoll.service.metrics import Measure, read_metrics, write_metrics
 from atoll.service.moving import renew_journal
 from atoll.service.outside import metrics_of
 from atoll.service.service import Service
-from atoll.service.stands import note_name
+from atoll.service.stand_statements import note_name
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit, SendKey, SendReveal
 from atoll_node.duties.train import DoTrain, Trained
@@ -111,8 +111,8 @@ class ScriptedEffects:
         if isinstance(command, SendCommit):
             guard = f"commit of round {command.round}"
             self.context.journal.sign_once(guard, command.commitment)
-        if done.fact is not None:
-            self.context.journal.write(view.job_id, command.key, done.fact)
+        if done.entry is not None:
+            self.context.journal.write(view.job_id, command.key, done.entry)
         await self._maybe(command, "after")
         self.did[type(command)].set()
         return done
@@ -132,8 +132,8 @@ class ScriptedEffects:
                 return Done(SpecReady(MANIFEST.to_bytes()))
             case DoFetchData():
                 return Done(DataReady(cid("data"), ZERO_DIGEST))
-            case DoPrepareOpening():
-                return Done(OpeningReady(cid("opening"), digest("initial")))
+            case DoPrepareRoundStart():
+                return Done(RoundStartReady(cid("initial_state"), digest("initial")))
             case DoTrain():
                 return Done(_trained(command))
             case SendCollect():
@@ -144,7 +144,7 @@ class ScriptedEffects:
 def _trained(command: DoTrain) -> Trained:
     """Every training has other secrets, as in life."""
     reveal = reveal_of(f"mine {id(command)}", 8)[0]
-    return Trained(command.slot.round, reveal, command.opening_digest, 1.0, 1.0)
+    return Trained(command.round_id.round, reveal, command.round_start_digest, 1.0, 1.0)
 
 
 @dataclass
@@ -173,7 +173,7 @@ def start(
     knows_past: bool = True,
     is_ours: bool = True,
 ) -> Running:
-    """A service beside a job, where it has its seat, with the journal that it had when it sat down.
+    """A service beside a job, where it has its seat, with the journal that it had when it joined.
 
     Args:
         knows_past: False with one that is new.
@@ -231,7 +231,7 @@ def training_job() -> Network:
 
 POINTS = [
     (kind, moment)
-    for kind in (DoFetchData, DoPrepareOpening, DoTrain, SendCommit)
+    for kind in (DoFetchData, DoPrepareRoundStart, DoTrain, SendCommit)
     for moment in ("before", "between", "after")
 ]
 
@@ -295,7 +295,7 @@ async def test_a_service_that_dies_between_commit_and_key_says_what_it_committed
     net.wait_until(net.settled[0].ends["keys"] - 1)
     keys = await seen_through(tmp_path, net, SendKey, moment)
     assert len({c for c in keys if isinstance(c, SendKey)}) == 1
-    rounds = {c.slot.round for c in (*started, *keys) if isinstance(c, DoTrain)}
+    rounds = {c.round_id.round for c in (*started, *keys) if isinstance(c, DoTrain)}
     assert 0 not in rounds  # nothing was trained twice
 
 
@@ -419,7 +419,7 @@ async def test_a_job_that_did_not_step_and_steps_again_is_stuck_no_more(tmp_path
             job.wait(2)
             running.index.tell_everything()
             await running.index.read.wait()
-        found = service.condition()
+        found = service.health_status()
         assert (found is not None and found.name == "defect") == bool(is_stuck)
         fails = False
     await running.stop()
@@ -621,7 +621,7 @@ async def test_a_second_service_with_one_key_waits_and_says_why(tmp_path: Path) 
     await running.index.read.wait()
     while running.service.head is None:  # noqa: ASYNC110 (it folds what it has read)
         await asyncio.sleep(0.001)
-    found = running.service.condition()
+    found = running.service.health_status()
     assert found is not None
     assert (found.name, found.is_fault) == ("doppelganger", True)
     assert "and not from this folder" in found.text
@@ -629,7 +629,7 @@ async def test_a_second_service_with_one_key_waits_and_says_why(tmp_path: Path) 
     job.wait_until(job.block.timestamp + 20)  # nobody has acted since
     running.index.changes.append([Advanced(job.block, job.number)])
     await running.effects.committed.wait()
-    found = running.service.condition()
+    found = running.service.health_status()
     assert found is None or found.name != "doppelganger"
     await running.stop()
 
@@ -674,7 +674,7 @@ async def test_who_goes_on_without_its_journal_waits_first_and_then_has_a_past(
     await running.index.read.wait()
     while running.service.head is None:  # noqa: ASYNC110 (it folds what it has read)
         await asyncio.sleep(0.001)
-    found = running.service.condition()
+    found = running.service.health_status()
     assert found is not None and found.name == "doppelganger"
     assert "journal is new" in found.text
     assert (running.effects.started, running.journal.is_renewed) == ([], True)
@@ -725,7 +725,7 @@ async def test_what_fails_is_the_status_until_it_is_done(tmp_path: Path) -> None
         running.index.tell_everything()
         await running.index.read.wait()
     assert [(one["times"], one["text"]) for one in failing] == [(1, "has 0 wei")]
-    found = running.service.condition()
+    found = running.service.health_status()
     assert found is not None
     assert (found.name, found.next_step) == ("money", "send some")
     while not running.effects.committed.is_set():
@@ -733,7 +733,7 @@ async def test_what_fails_is_the_status_until_it_is_done(tmp_path: Path) -> None
         running.index.tell_everything()
         await running.index.read.wait()
     assert running.service.status()["failing"] == []
-    assert running.service.condition() is None
+    assert running.service.health_status() is None
     assert running.service.is_alive()
     metrics = {m.name: m for m in metrics_of(running.service)}
     assert metrics["atoll_commands_failed_total"].values == {"": 1}
@@ -769,7 +769,7 @@ async def test_a_watchdog_that_fails_ends_nothing(
         looked.set()
         raise OSError("no such folder")
 
-    monkeypatch.setattr(Service, "condition", broken)
+    monkeypatch.setattr(Service, "health_status", broken)
     running = start(tmp_path, training_job())
     await looked.wait()
     await running.effects.committed.wait()

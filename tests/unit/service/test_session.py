@@ -11,10 +11,10 @@ from tests.support.identities import JOB, address
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
 
-from atoll.protocol.words import HolderId, JobId
+from atoll.protocol.types import HolderId, JobId
 from atoll.service.session import Session, members_of
 from atoll.storage import Fetcher, LocalStore
-from atoll.storage.limits import Outsider
+from atoll.storage.rate_limits import Outsider
 
 
 async def test_a_job_s_blocks_are_asked_of_that_job_s_gateways_only(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex
 from atoll.chain.logs import LogReader
 from atoll.chain.rpc import FailoverProvider
-from atoll.service.condition import Known, blocking
+from atoll.service.health_status import KnownOfService, blocking
 
-WORKS = Known(silent_seconds=1.0, room=1 << 40)
+WORKS = KnownOfService(silent_seconds=1.0, room=1 << 40)
 
 
 class Forgetful(Node):

@@ -18,17 +18,17 @@ from tests.unit.service.held import state_of
 
 from atoll.chain.keys import sign_digest
 from atoll.errors import NotFound
-from atoll.job.stands import Standing, grouped, standings, standings_text
-from atoll.protocol.words import ZERO_DIGEST, Address, JobId, Role
+from atoll.job.standings import Standing, grouped, standings, standings_text
+from atoll.protocol.types import ZERO_DIGEST, Address, JobId, Role
 from atoll.service.choice import Choice
 from atoll.service.duties.material import DoFetchSpec, JobRefused
-from atoll.service.facts import Facts
+from atoll.service.entries import Entries
 from atoll.service.journal import Journal
-from atoll.service.stands import (
+from atoll.service.stand_statements import (
     MAX_BYTES,
     MOST_TEXT,
     Stand,
-    Statement,
+    StandStatement,
     digest_of,
     from_bytes,
     note_name,
@@ -40,14 +40,14 @@ from atoll_node.behaviour import ProviderBehaviour
 KEYS = [Account.from_key(bytes([n]) * 32) for n in range(1, 6)]
 VIEW = Network().view
 DOMAIN, REASON = VIEW.domain, "game window 240 s < 371 s"
-SAID = Statement(Role.PROVIDER, Stand.REFUSES, 1_700_000_000, REASON)
+SAID = StandStatement(Role.PROVIDER, Stand.REFUSES, 1_700_000_000, REASON)
 
 
 def address_of(key: Any) -> Address:
     return Address(key.address)
 
 
-def signed(key: Any, said: Statement = SAID, job: JobId = VIEW.job_id) -> bytes:
+def signed(key: Any, said: StandStatement = SAID, job: JobId = VIEW.job_id) -> bytes:
     return to_bytes(said, sign_digest(key, digest_of(DOMAIN, job, address_of(key), said)))
 
 
@@ -92,11 +92,11 @@ def test_a_member_says_that_it_measures_refuses_waits_or_has_joined() -> None:
     assert stand_of(joined, choice) == (Stand.JOINED, "")
     other = state_of(script.net, Address("0x" + "77" * 20), ProviderBehaviour())
     assert stand_of(other, choice) == (Stand.JOINS, "")
-    assert stand_of(replace(other, facts=Facts()), choice) == (Stand.MEASURES, "")
-    refused = Facts().plus(
+    assert stand_of(replace(other, entries=Entries()), choice) == (Stand.MEASURES, "")
+    refused = Entries().plus(
         DoFetchSpec(b"", ZERO_DIGEST).key, JobRefused(REASON + "\x1b" + "é" * 500)
     )
-    stand, text = stand_of(replace(other, facts=refused), choice) or (None, "")
+    stand, text = stand_of(replace(other, entries=refused), choice) or (None, "")
     assert (stand, text.startswith(REASON)) == (Stand.REFUSES, True)
     assert len(text.encode()) <= MOST_TEXT and text.isprintable()
     out = replace(other, sits_out="is paused, as ordered")
@@ -155,7 +155,7 @@ async def test_statements_of_announced_accounts_with_the_bond_are_counted() -> N
     assert standings_text(found) == f"2 members refuse: {REASON}; 1 measures"
     found = await standings(client(notes, address_of(KEYS[1])), announced(*KEYS))
     assert standings_text(found) == f"1 member measures; 1 refuses: {REASON}"
-    assert found[1].to_plain() == {"stand": "refuses", "text": REASON, "members": 1}
+    assert found[1].to_json_value() == {"stand": "refuses", "text": REASON, "members": 1}
 
 
 async def test_a_job_that_runs_or_is_over_asks_nobody() -> None:

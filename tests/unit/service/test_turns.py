@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from atoll.service.turns import Turns
+from atoll.service.priority_lock import PriorityLock
 
 
-async def order(turns: Turns, at_hand: str, *comers: tuple[str, int]) -> list[str]:
+async def order(turns: PriorityLock, at_hand: str, *comers: tuple[str, int]) -> list[str]:
     """In which order those have their turns who come, one by one, while another has its own."""
     done = list[str]()
 
@@ -30,17 +30,17 @@ async def order(turns: Turns, at_hand: str, *comers: tuple[str, int]) -> list[st
 
 async def test_the_lowest_rank_is_next_and_of_equal_ones_who_came_first() -> None:
     comers = [("a", 7), ("b", 3), ("c", 5), ("d", 3)]
-    assert await order(Turns(), "z", *comers) == ["b3", "d3", "c5", "a7"]
+    assert await order(PriorityLock(), "z", *comers) == ["b3", "d3", "c5", "a7"]
 
 
 async def test_what_is_at_hand_is_done_before_another_is() -> None:
     comers = [("a", 7), ("b", 3), ("a", 5), ("b", 8)]
-    assert await order(Turns(), "a", *comers) == ["a5", "a7", "b3", "b8"]
-    assert await order(Turns(), "z", *comers) == ["b3", "b8", "a5", "a7"]
+    assert await order(PriorityLock(), "a", *comers) == ["a5", "a7", "b3", "b8"]
+    assert await order(PriorityLock(), "z", *comers) == ["b3", "b8", "a5", "a7"]
 
 
 async def test_who_no_longer_waits_holds_up_nobody() -> None:
-    turns = Turns()
+    turns = PriorityLock()
 
     async def comes() -> None:
         async with turns.taken(1):
@@ -59,7 +59,7 @@ async def test_who_no_longer_waits_holds_up_nobody() -> None:
 
 
 async def test_what_fails_in_its_turn_passes_it_on() -> None:
-    turns = Turns()
+    turns = PriorityLock()
     with pytest.raises(ValueError, match="a defect"):
         async with turns.taken(0):
             raise ValueError("a defect")

@@ -18,13 +18,13 @@ from tests.unit.service.held import state_of
 
 from atoll.errors import DiskFull
 from atoll.protocol import events as ev
-from atoll.protocol.claims import Said
+from atoll.protocol.claims import SeatStatements
 from atoll.protocol.clocks import absolute_end
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.types import Phase, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Phase, SeatIndex
 from atoll.service.context import Context
-from atoll.service.duties.keeper_calls import is_over
+from atoll.service.duties.send_keeper_calls import is_over
 from atoll.service.duties.unpin import (
     DoUnpin,
     DoUnpinJob,
@@ -33,7 +33,7 @@ from atoll.service.duties.unpin import (
     decide_unpin,
 )
 from atoll.service.effects import Effects
-from atoll.service.facts import NotYet
+from atoll.service.entries import NotYet
 from atoll.service.journal import Journal
 from atoll.service.machine import Head, State
 from atoll.service.watcher import Player
@@ -90,7 +90,7 @@ async def test_what_the_store_did_not_let_go_is_asked_for_again(
         await carrier.run(view, command)
     collect.assert_called_once_with()  # as it may be what makes the room
     assert context.journal.read(JOB).of(DoUnpin) is None
-    assert (await carrier.run(view, command)).fact == RoundsUnpinned(1)
+    assert (await carrier.run(view, command)).entry == RoundsUnpinned(1)
     assert reasons(carrier) == []
 
 
@@ -123,13 +123,13 @@ def test_a_job_that_is_over_is_kept_until_its_claim_deadline(over: Script) -> No
     assert wanted(state) == []
     later = replace(state, head=Head(state.head.number + 1, due))
     (command,) = wanted(later)
-    done = replace(later, facts=later.facts.plus(command.key, JobUnpinned()))
+    done = replace(later, entries=later.entries.plus(command.key, JobUnpinned()))
     assert decide_unpin(done).commands == ()
 
 
 def test_a_job_that_is_played_about_is_kept(over: Script) -> None:
     view = over.net.view
-    said = Said(view, view.settled[0], SeatIndex(2), MODEL, PROGRAM).claim(1)
+    said = SeatStatements(view, view.settled[0], SeatIndex(2), MODEL, PROGRAM).claim(1)
     over.net.emit(ev.Challenged(1, said.holder, WATCHER, 10**20, said, b"evidence"))
     over.net.emit(ev.Began(1, said.holder))
     over.net.wait_until(absolute_end(over.net.terms, 0) + over.net.terms.claim_seconds)
@@ -164,7 +164,7 @@ async def test_all_of_a_job_goes_and_nothing_of_others(carrier: Effects, over: S
     for cid, reason in zip(kept[3:], others, strict=True):
         store.pin(cid, reason)
     done = await carrier.run(view, DoUnpinJob())
-    assert done.fact == JobUnpinned() == carrier.context.journal.read(JOB).of(DoUnpinJob)
+    assert done.entry == JobUnpinned() == carrier.context.journal.read(JOB).of(DoUnpinJob)
     assert reasons(carrier) == others
 
 
@@ -172,4 +172,4 @@ async def test_of_a_job_that_is_none_of_ours_nothing_is_asked(
     carrier: Effects, over: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(carrier.context, "chain", None)
-    assert (await carrier.run(over.net.view, DoUnpinJob())).fact == JobUnpinned()
+    assert (await carrier.run(over.net.view, DoUnpinJob())).entry == JobUnpinned()

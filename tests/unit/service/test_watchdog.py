@@ -7,14 +7,14 @@ import socket
 import pytest
 from aiohttp import web
 
-from atoll.service.condition import Condition
 from atoll.service.config import WatchdogSection
+from atoll.service.health_status import HealthStatus
 from atoll.service.watchdog import Watchdog, call, notify_systemd
 
-MONEY = Condition("money", "has 0 wei", "send some")
-CHAIN = Condition("chain", "has not answered", "check")
-WAITS = Condition("no job", "none is open", "wait", is_fault=False)
-TOLD = {"role": "provider", "condition": MONEY.to_plain()}
+MONEY = HealthStatus("money", "has 0 wei", "send some")
+CHAIN = HealthStatus("chain", "has not answered", "check")
+WAITS = HealthStatus("no job", "none is open", "wait", is_fault=False)
+TOLD = {"role": "provider", "health_status": MONEY.to_json_value()}
 
 
 def test_a_condition_is_told_once_when_it_lasts() -> None:

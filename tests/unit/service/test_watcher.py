@@ -13,12 +13,12 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
 from atoll.protocol import events as ev
-from atoll.protocol.audit_reports import FINE, Duty
-from atoll.protocol.claims import Said
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome
-from atoll.protocol.keeper_calls import Call
-from atoll.protocol.words import NO_HOLDER, ZERO_DIGEST, Address, Digest, Role, SeatIndex
+from atoll.protocol.audit_reports import VALID, Duty
+from atoll.protocol.claims import SeatStatements
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.games.moves import Claim
+from atoll.protocol.keeper_calls import KeeperCallKind
+from atoll.protocol.types import NO_HOLDER, ZERO_DIGEST, Address, Digest, Role, SeatIndex
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
 from atoll.service.duties.game import (
     BondCollected,
@@ -28,12 +28,12 @@ from atoll.service.duties.game import (
     SendMove,
     SendTimeOut,
 )
-from atoll.service.duties.keeper_calls import SendClaimCredit, SendKeeperCall
 from atoll.service.duties.material import DoFetchSpec, SpecReady
-from atoll.service.duties.replay import DoReplay, SeatReplayed
+from atoll.service.duties.replay_seat import DoReplay, SeatReplayed
+from atoll.service.duties.send_keeper_calls import SendClaimCredit, SendKeeperCall
 from atoll.service.duties.unpin import DoUnpin, decide_unpin
 from atoll.service.duties.watch import CameTooLate, NoteTooLate, SendLeak, is_sampled
-from atoll.service.facts import Facts
+from atoll.service.entries import Entries
 from atoll.service.machine import AnyCommand, Head, State
 from atoll.service.watcher import Player, decide
 
@@ -52,18 +52,18 @@ def script() -> Script:
 
 
 def player(
-    script: Script, me: Address = WATCHER, facts: Facts | None = None, **how: Any
+    script: Script, me: Address = WATCHER, entries: Entries | None = None, **how: Any
 ) -> State[Any]:
-    return state_of(script.net, me, Player(**how), facts)
+    return state_of(script.net, me, Player(**how), entries)
 
 
-def found(script: Script, state: State[Any], at: int = FINE, seat: int = SEAT) -> State[Any]:
+def found(script: Script, state: State[Any], at: int = VALID, seat: int = SEAT) -> State[Any]:
     """Our replay of a seat gave this."""
     told = script.net.view.settled[0].reveals[SeatIndex(seat)]
     key = f"replay.v1:0:{seat}:{told.commitment.hex()}"
-    words = tuple(script.secrets[0, seat][1])
-    fact = SeatReplayed(Duty(SeatIndex(seat), at, digest("own")), words, 1.0)
-    return replace(state, facts=state.facts.plus(key, fact))
+    work_tags = tuple(script.secrets[0, seat][1])
+    entry = SeatReplayed(Duty(SeatIndex(seat), at, digest("own")), work_tags, 1.0)
+    return replace(state, entries=state.entries.plus(key, entry))
 
 
 def wanted(state: State[Any], kind: type[Any] = object) -> list[Any]:
@@ -72,8 +72,8 @@ def wanted(state: State[Any], kind: type[Any] = object) -> list[Any]:
 
 
 def claim(script: Script, segment: int = 1) -> Claim:
-    past = script.net.view.settled[0]
-    return Said(script.net.view, past, SEAT, MODEL, PROGRAM).claim(segment)
+    settled_round = script.net.view.settled[0]
+    return SeatStatements(script.net.view, settled_round, SEAT, MODEL, PROGRAM).claim(segment)
 
 
 def begin(script: Script, challenger: Address = WATCHER) -> None:
@@ -91,20 +91,22 @@ def test_every_seat_is_replayed_while_it_can_be_disputed(script: Script) -> None
     assert wanted(player(script), DoReplay) == []
 
 
-def test_its_own_seat_and_who_fell_are_excluded(script: Script) -> None:
+def test_its_own_seat_and_who_was_slashed_are_excluded(script: Script) -> None:
     assert [c.seat for c in wanted(player(script, HOLDER), DoReplay)] == [0, 1, 3]
-    script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], WATCHER)
+    script.net.slash(Role.PROVIDER, script.net.settled[0].holders[SEAT], WATCHER)
     assert [c.seat for c in wanted(player(script), DoReplay)] == [0, 1, 3]
 
 
 def test_a_share_is_drawn_anew_for_every_round_and_by_everyone(script: Script) -> None:
-    past = script.net.view.settled[0]
+    settled_round = script.net.view.settled[0]
     seats = list(map(SeatIndex, range(256)))
-    drawn = [seat for seat in seats if is_sampled(WATCHER, past, seat, 0.25)]
+    drawn = [seat for seat in seats if is_sampled(WATCHER, settled_round, seat, 0.25)]
     assert 40 < len(drawn) < 90  # 64 expected, 7 a standard deviation
-    another = replace(past, facts=replace(past.facts, audit_seed=digest("another")))
+    another = replace(
+        settled_round, record=replace(settled_round.record, audit_seed=digest("another"))
+    )
     assert drawn != [seat for seat in seats if is_sampled(WATCHER, another, seat, 0.25)]
-    assert drawn != [seat for seat in seats if is_sampled(HOLDER, past, seat, 0.25)]
+    assert drawn != [seat for seat in seats if is_sampled(HOLDER, settled_round, seat, 0.25)]
     replays = [c.seat for c in wanted(player(script, share=0.25), DoReplay)]
     assert replays == [seat for seat in drawn if seat < 4]
 
@@ -122,7 +124,7 @@ def test_a_window_that_ends_before_the_replay_does_is_told_once(script: Script) 
     late = replace(at_work, head=Head(script.net.number, over))
     (note,) = wanted(late, NoteTooLate)
     assert (note.round, note.seat) == (0, SEAT)
-    told = replace(late, facts=late.facts.plus(note.key, CameTooLate()))
+    told = replace(late, entries=late.entries.plus(note.key, CameTooLate()))
     assert wanted(told, NoteTooLate) == []
     assert wanted(found(script, late), NoteTooLate) == []  # it came in time
 
@@ -131,19 +133,19 @@ def test_a_window_that_ends_before_the_replay_does_is_told_once(script: Script) 
 
 
 def test_only_what_differs_is_challenged_once_audit_is_over(script: Script) -> None:
-    differs = found(script, player(script), at=1)
-    assert wanted(differs, SendChallenge) == []
+    mismatch = found(script, player(script), at=1)
+    assert wanted(mismatch, SendChallenge) == []
     script.net.wait_until(script.net.settled[0].ends["audit"])
-    differs = found(script, player(script), at=1)
-    (challenge,) = wanted(differs, SendChallenge)
+    mismatch = found(script, player(script), at=1)
+    (challenge,) = wanted(mismatch, SendChallenge)
     assert (challenge.round, challenge.seat, challenge.at) == (0, SEAT, 1)
     assert wanted(found(script, player(script)), SendChallenge) == []
-    refused = differs.facts.plus(challenge.key, NotChallenged("it cannot be"))
-    assert wanted(replace(differs, facts=refused), SendChallenge) == []
+    refused = mismatch.entries.plus(challenge.key, NotChallenged("it cannot be"))
+    assert wanted(replace(mismatch, entries=refused), SendChallenge) == []
 
 
 @pytest.mark.parametrize(
-    ("outcome", "again"), [(Outcome.SENT_HOME, True), (Outcome.CHALLENGER_FELL, False)]
+    ("outcome", "again"), [(Outcome.SENT_HOME, True), (Outcome.CHALLENGER_LOST, False)]
 )
 def test_what_was_sent_home_is_challenged_again_and_what_was_lost_is_not(
     script: Script, outcome: Outcome, again: bool
@@ -155,7 +157,9 @@ def test_what_was_sent_home_is_challenged_again_and_what_was_lost_is_not(
     assert bool(wanted(found(script, player(script), at=1), SendChallenge)) == again
 
 
-def test_a_mask_that_hides_other_words_is_disputed_when_the_key_is_shown(script: Script) -> None:
+def test_a_mask_that_hides_other_work_tags_is_disputed_when_the_key_is_shown(
+    script: Script,
+) -> None:
     net = script.net
     net.wait_until(net.settled[0].ends["open"])
     script.show_keys(0, [SEAT])
@@ -163,15 +167,15 @@ def test_a_mask_that_hides_other_words_is_disputed_when_the_key_is_shown(script:
     assert wanted(honest, SendChallenge) == []
     told = net.view.settled[0].reveals[SEAT]
     key = f"replay.v1:0:{SEAT}:{told.commitment.hex()}"
-    words = tuple(script.secrets[0, SEAT][1])
-    others = (*words[:3], digest("another word"), *words[4:])
-    fact = SeatReplayed(Duty(SEAT, FINE, digest("own")), others, 1.0)
-    lied = replace(honest, facts=honest.facts.plus(key, fact))
+    work_tags = tuple(script.secrets[0, SEAT][1])
+    others = (*work_tags[:3], digest("another work_tag"), *work_tags[4:])
+    entry = SeatReplayed(Duty(SEAT, VALID, digest("own")), others, 1.0)
+    lied = replace(honest, entries=honest.entries.plus(key, entry))
     (challenge,) = wanted(lied, SendChallenge)
     assert challenge.at == 3
 
 
-def test_an_auditor_that_knew_the_words_is_held_to_its_fine(script: Script) -> None:
+def test_an_auditor_that_knew_the_work_tags_is_held_to_its_valid_entry(script: Script) -> None:
     net = script.net
     seat = min(net.settled[0].drawn)
     id = next(auditor for auditor in script.auditors(0) if seat in net.duties(0, auditor))
@@ -185,12 +189,12 @@ def test_an_auditor_that_knew_the_words_is_held_to_its_fine(script: Script) -> N
     both = wanted(found(script, player(script), at=1, seat=seat), SendChallenge)
     assert [c.member for c in both] == [NO_HOLDER, id]
     assert len({c.key for c in both}) == 2
-    link = wanted(found(script, player(script), at=8, seat=seat), SendChallenge)
-    assert [c.member for c in link] == [NO_HOLDER]
+    update_proof = wanted(found(script, player(script), at=8, seat=seat), SendChallenge)
+    assert [c.member for c in update_proof] == [NO_HOLDER]
     author = net.member(Role.VERIFIER, id).account
     own = wanted(found(script, player(script, author), at=1, seat=seat), SendChallenge)
     assert [c.member for c in own] == [NO_HOLDER]
-    net.fall(Role.PROVIDER, net.settled[0].holders[seat], WATCHER)
+    net.slash(Role.PROVIDER, net.settled[0].holders[seat], WATCHER)
     after = wanted(found(script, player(script), at=1, seat=seat), SendChallenge)
     assert [c.member for c in after] == [id]
 
@@ -242,8 +246,8 @@ def test_a_move_that_nobody_can_make_is_not_asked_for_again(script: Script) -> N
     begin(script)
     state = player(script, HOLDER)
     (move,) = wanted(state, SendMove)
-    facts = state.facts.plus(move.key, NoMove("nothing differs"))
-    assert wanted(replace(state, facts=facts), SendMove) == []
+    entries = state.entries.plus(move.key, NoMove("nothing differs"))
+    assert wanted(replace(state, entries=entries), SendMove) == []
 
 
 @pytest.mark.parametrize(("late", "expected"), [(-1, False), (0, True)])
@@ -257,12 +261,12 @@ def test_who_lets_its_time_run_out_is_timed_out_by_the_other(
     assert bool(wanted(replace(player(script, HOLDER), head=head), SendMove)) != expected
 
 
-@pytest.mark.parametrize("fell", [Outcome.HOLDER_FELL, Outcome.CHALLENGER_FELL])
-def test_who_won_has_the_game_pay(script: Script, fell: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Outcome.HOLDER_LOST, Outcome.CHALLENGER_LOST])
+def test_who_won_has_the_game_pay(script: Script, outcome: Outcome) -> None:
     begin(script)
     script.net.emit(OPENED)
-    script.net.emit(ev.Decided(1, fell))
-    winner = WATCHER if fell is Outcome.HOLDER_FELL else HOLDER
+    script.net.emit(ev.Decided(1, outcome))
+    winner = WATCHER if outcome is Outcome.HOLDER_LOST else HOLDER
     for me in (WATCHER, HOLDER):
         state = player(script, me)
         assert bool(wanted(state, SendConclude)) == (me == winner)
@@ -290,11 +294,11 @@ def test_a_game_that_ours_waits_behind_is_timed_out(
     assert wanted(replace(nobodys, head=Head(script.net.number, deadline)), SendTimeOut) == []
 
 
-@pytest.mark.parametrize("fell", [Outcome.HOLDER_FELL, Outcome.CHALLENGER_FELL])
-def test_a_game_that_ours_waits_behind_is_concluded(script: Script, fell: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Outcome.HOLDER_LOST, Outcome.CHALLENGER_LOST])
+def test_a_game_that_ours_waits_behind_is_concluded(script: Script, outcome: Outcome) -> None:
     behind(script)
     script.net.emit(OPENED)
-    script.net.emit(ev.Decided(1, fell))
+    script.net.emit(ev.Decided(1, outcome))
     state = player(script)
     turns = {
         bool(wanted(replace(state, head=Head(script.net.number, state.now + later)), SendConclude))
@@ -305,8 +309,10 @@ def test_a_game_that_ours_waits_behind_is_concluded(script: Script, fell: Outcom
 
 def test_a_challenger_without_a_part_ends_games_about_a_bond_that_is_gone(script: Script) -> None:
     begin(script)
-    script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
-    ends = [c for c in wanted(player(script), SendKeeperCall) if c.what is Call.END_FALLEN]
+    script.net.slash(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
+    ends = [
+        c for c in wanted(player(script), SendKeeperCall) if c.what is KeeperCallKind.END_SLASHED
+    ]
     assert [each.holder for each in ends] == [script.net.settled[0].holders[SEAT]]
     assert wanted(player(script, VERIFIERS[2], watches=False), SendKeeperCall) == []
 
@@ -318,12 +324,12 @@ def test_so_does_one_whose_part_is_long_over(script: Script) -> None:
     script.honest_round()
     script.net.wait_until(script.net.settled[-1].ends["window"])
     begin(script, left)
-    script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
+    script.net.slash(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
     ends = [c.what for c in wanted(player(script, left), SendKeeperCall)]
-    assert Call.END_FALLEN not in ends, "its part is not over yet: its service does it"
+    assert KeeperCallKind.END_SLASHED not in ends, "its part is not over yet: its service does it"
     script.net.release(Role.PROVIDER, script.net.settled[0].holders[SeatIndex(0)])
     ends = [c.what for c in wanted(player(script, left), SendKeeperCall)]
-    assert Call.END_FALLEN in ends
+    assert KeeperCallKind.END_SLASHED in ends
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.NONE])
@@ -331,17 +337,17 @@ def test_only_whom_a_game_left_something_collects(script: Script, outcome: Outco
     """Shams, which cost a stranger little when they are sent home, would else cost the honest."""
     begin(script)
     script.net.emit(ev.Ended(1, outcome))
-    winner = HOLDER if outcome is Outcome.CHALLENGER_FELL else WATCHER
+    winner = HOLDER if outcome is Outcome.CHALLENGER_LOST else WATCHER
     for me in (HOLDER, WATCHER):
         assert bool(wanted(player(script, me), SendCollect)) == (me == winner)
 
 
 def test_what_a_game_left_is_collected_once(script: Script) -> None:
     begin(script)
-    script.net.emit(ev.Ended(1, Outcome.HOLDER_FELL))
+    script.net.emit(ev.Ended(1, Outcome.HOLDER_LOST))
     state = player(script)
     (collect,) = wanted(state, SendCollect)
-    done = replace(state, facts=state.facts.plus(collect.key, BondCollected()))
+    done = replace(state, entries=state.entries.plus(collect.key, BondCollected()))
     assert wanted(done, SendCollect) == []
 
 
@@ -349,7 +355,7 @@ def test_rounds_of_open_games_keep_their_blocks(script: Script) -> None:
     begin(script)
     script.honest_round()
     script.honest_round()
-    script.net.wait_until(max(past.ends["window"] for past in script.net.settled))
+    script.net.wait_until(max(settled_round.ends["window"] for settled_round in script.net.settled))
     assert decide_unpin(player(script)).commands == ()
     script.net.emit(ev.Ended(1, Outcome.SENT_HOME))
     (unpin,) = decide_unpin(player(script)).commands
@@ -375,14 +381,14 @@ def test_who_starts_again_lets_go_of_no_reset_period_before_it_knows_how_long_on
     """A seat's state comes from all of it, and the manifest says how long it is."""
     script.honest_round()
     script.honest_round()
-    script.net.wait_until(max(past.ends["window"] for past in script.net.settled))
+    script.net.wait_until(max(settled_round.ends["window"] for settled_round in script.net.settled))
     state = player(script)
     for reset_period, expected in ((3, ()), (2, (DoUnpin(0, 2),))):
         changes = {"codec.feedback": "1", "reset_period": reset_period}
         manifest = make_manifest(changes).to_bytes()
-        known = state.facts.plus(DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(manifest))
-        assert decide_unpin(replace(state, facts=known)).commands == expected
-        assert decide_unpin(replace(state, facts=known.after_restart())).commands == ()
+        known = state.entries.plus(DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(manifest))
+        assert decide_unpin(replace(state, entries=known)).commands == expected
+        assert decide_unpin(replace(state, entries=known.after_restart())).commands == ()
 
 
 def test_who_starts_again_behind_a_job_lets_go_of_all_but_its_last_merge() -> None:
@@ -391,9 +397,9 @@ def test_who_starts_again_behind_a_job_lets_go_of_all_but_its_last_merge() -> No
     script.net.advance()
     script.honest_round()
     script.honest_round()
-    end = max(past.ends["window"] for past in script.net.settled)
+    end = max(settled_round.ends["window"] for settled_round in script.net.settled)
     script.net.wait_until(end)
-    again = replace(player(script, PROVIDERS[0]), facts=Facts())
+    again = replace(player(script, PROVIDERS[0]), entries=Entries())
     assert wanted(again, DoFetchSpec) == []
     assert decide_unpin(replace(again, block_time=end - 1)).commands == ()
     assert decide_unpin(again).commands == (DoUnpin(0, 1),)

@@ -15,7 +15,7 @@ from tests.vectors import generate_wire
 from tests.vectors.generate_wire import WireError, renewed, spoken
 
 from atoll.errors import AtollError, NotFound, NumericsMismatch
-from atoll.protocol.words import Address, Domain, JobId, RoundIndex, Slot
+from atoll.protocol.types import Address, Domain, JobId, RoundId, RoundIndex
 from atoll.service.task import Task
 from atoll.service.wire import (
     CLASSES,
@@ -34,10 +34,10 @@ from atoll.train.seat_task import TrainTask
 from atoll_node.behaviour import TRAIN
 
 KNOWN = json.loads(generate_wire.PATH.read_text())
-SLOT = Slot(Domain(31337, Address("0x" + "ab" * 20)), JobId(7), RoundIndex(3))
+ROUND_ID = RoundId(Domain(31337, Address("0x" + "ab" * 20)), JobId(7), RoundIndex(3))
 VALUES = [
-    None, True, -3, 10**60, 0.1, "β", b"\x00\xff", (), (1, b"a"), [1, (2,)], {1: (b"", None)}, SLOT,
-    {"bytes": "a text"},
+    None, True, -3, 10**60, 0.1, "β", b"\x00\xff", (), (1, b"a"), [1, (2,)], {1: (b"", None)},
+    ROUND_ID, {"bytes": "a text"},
 ]  # fmt: skip
 
 

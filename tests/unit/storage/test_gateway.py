@@ -21,9 +21,9 @@ from atoll.storage.dagpb import Link, Node, encode_field, encode_node
 from atoll.storage.errors import MalformedDag
 from atoll.storage.fetch import Fetcher
 from atoll.storage.gateway import url_of
-from atoll.storage.limits import RateLimit
+from atoll.storage.rate_limits import RateLimit
 from atoll.storage.scope import blocks_in_scope
-from atoll.storage.unixfs import Kind, encode_file_header
+from atoll.storage.unixfs import UnixFsKind, encode_file_header
 
 MIB = 1 << 20
 RAW = "application/vnd.ipld.raw"
@@ -239,7 +239,7 @@ async def test_a_sharded_folder(store: LocalStore, http: aiohttp.ClientSession) 
     files = {name: store.add_bytes(name.encode()) for name in ("a", "b", "c")}
 
     def shard(*links: tuple[bytes, Cid]) -> Cid:
-        data = encode_field(1, Kind.HAMT.value) + encode_field(5, 0x22) + encode_field(6, 256)
+        data = encode_field(1, UnixFsKind.HAMT.value) + encode_field(5, 0x22) + encode_field(6, 256)
         block = encode_node(Node([Link(cid, name, 1) for name, cid in links], data))
         cid = Cid.of(block, DAG_PB)
         store.put_block(cid, block)

@@ -10,11 +10,11 @@ from aiohttp import web
 from tests.unit.storage.test_retrieval import PATIENT, hostile, ours, serving, theirs  # noqa: F401
 
 from atoll.storage import DAG_PB, RAW, Cid, Fetcher, LocalStore, MalformedDag
+from atoll.storage.block_links import walk_dag
 from atoll.storage.cid import MAX_INLINE_BYTES
 from atoll.storage.dagpb import Link, Node, decode_node, encode_field, encode_node
 from atoll.storage.directory import list_directory, resolve_path, walk_files
-from atoll.storage.links import walk_dag
-from atoll.storage.unixfs import Kind, encode_file_header
+from atoll.storage.unixfs import UnixFsKind, encode_file_header
 from atoll.storage.varint import encode_varint
 
 BODY, TAIL = b"a" * 1000, b"tail"
@@ -117,9 +117,9 @@ async def test_a_folder_has_files_in_names(
     ours: LocalStore,  # noqa: F811
 ) -> None:
     small = inlined(b"small")
-    inner = encode_node(Node([Link(small, b"b", 5)], encode_field(1, Kind.DIRECTORY.value)))
+    inner = encode_node(Node([Link(small, b"b", 5)], encode_field(1, UnixFsKind.DIRECTORY.value)))
     links = [Link(small, b"a", 5), Link(inlined(inner, DAG_PB), b"deep", 5)]
-    folder = encode_node(Node(links, encode_field(1, Kind.DIRECTORY.value)))
+    folder = encode_node(Node(links, encode_field(1, UnixFsKind.DIRECTORY.value)))
     root = theirs.add_block(folder, DAG_PB)
     assert next(entry.cid for entry in list_directory(theirs.get_block, root)) == small
     found, _ = resolve_path(theirs.get_block, root, "deep/b")

@@ -17,7 +17,7 @@ from tests.support.disk import Disk
 
 from atoll.errors import DiskFull, StorageError
 from atoll.storage import DAG_CBOR, DAG_PB, Cid, LocalStore, MalformedDag
-from atoll.storage.links import MAX_ITEMS, cbor_links, links_of
+from atoll.storage.block_links import MAX_ITEMS, cbor_links, links_of
 from atoll.storage.local import SPARE
 
 MIB = 1 << 20

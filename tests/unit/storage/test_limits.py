@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from atoll.storage.limits import Places
+from atoll.storage.rate_limits import FairSlots
 
 
-async def taking(places: Places, parties: str) -> tuple[list[asyncio.Task[None]], list[str]]:
+async def taking(places: FairSlots, parties: str) -> tuple[list[asyncio.Task[None]], list[str]]:
     """A task for each party's letter, which waits for a place; and whose came, in order."""
     came: list[str] = []
 
@@ -21,7 +21,7 @@ async def taking(places: Places, parties: str) -> tuple[list[asyncio.Task[None]]
 
 
 async def test_each_party_has_its_turn_before_another_has_its_second() -> None:
-    places = Places(2)
+    places = FairSlots(2)
     tasks, came = await taking(places, "aaaaabbc")
     for _ in tasks[2:]:
         places.release()
@@ -30,7 +30,7 @@ async def test_each_party_has_its_turn_before_another_has_its_second() -> None:
 
 
 async def test_a_place_of_one_who_is_gone_goes_to_the_next() -> None:
-    places = Places(1)
+    places = FairSlots(1)
     tasks, came = await taking(places, "abbc")
     tasks[1].cancel()  # while it waits
     await asyncio.sleep(0)

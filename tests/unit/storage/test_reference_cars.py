@@ -15,8 +15,8 @@ import pytest
 
 from atoll.errors import CorruptBlock
 from atoll.storage import Cid
+from atoll.storage.block_links import links_of
 from atoll.storage.car import CarReader, encode_car
-from atoll.storage.links import links_of
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "car-js.json"
 CASES = [pytest.param(case, id=case["name"]) for case in json.loads(VECTORS.read_text())["cars"]]

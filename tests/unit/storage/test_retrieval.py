@@ -23,16 +23,16 @@ from atoll.storage import (
     Cid,
     FetchConfig,
     Fetcher,
+    FetchProgress,
     Gateway,
     LocalStore,
     MalformedDag,
-    Progress,
 )
 from atoll.storage.car import encode_car, encode_car_header
 from atoll.storage.dagpb import Link, Node, encode_node
 from atoll.storage.download import Downloader
-from atoll.storage.limits import Outsider
-from atoll.storage.sources import Source, SourceBook, normalise_gateway
+from atoll.storage.rate_limits import Outsider
+from atoll.storage.sources import GatewaySource, SourceBook, normalise_gateway
 from atoll.storage.unixfs import FileNode, FileWalk, encode_file_header
 
 MIB = 1 << 20
@@ -174,7 +174,7 @@ async def test_what_a_library_makes_of_one_gateway_harms_no_other(
     download = Downloader._download
 
     async def fails_for_the_stranger(
-        self: Downloader, cid: Cid, source: Source, *how: Any
+        self: Downloader, cid: Cid, source: GatewaySource, *how: Any
     ) -> bytes:
         if source.url == "http://stranger":
             raise IndexError("string index out of range")
@@ -432,7 +432,7 @@ async def test_a_folder_travels(theirs: LocalStore, ours: LocalStore, tmp_path: 
 
 async def test_progress_is_told(theirs: LocalStore, ours: LocalStore) -> None:
     cid = theirs.add_bytes(os.urandom(3 * MIB))
-    seen: list[Progress] = []
+    seen: list[FetchProgress] = []
     async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
         await fetcher.fetch(cid, 3 * MIB, on_progress=seen.append)
     assert [step.blocks for step in seen] == [1, 2, 3, 4]

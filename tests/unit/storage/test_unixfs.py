@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from atoll.errors import TooLarge
-from atoll.storage import DAG_CBOR, DAG_PB, LEGACY, V1, Cid, MalformedDag, links
+from atoll.storage import DAG_CBOR, DAG_PB, LEGACY, V1, Cid, MalformedDag, block_links
 from atoll.storage.dagpb import MAX_LINKS, Link, Node, decode_node, encode_field, encode_node
 from atoll.storage.scope import blocks_in_scope
 from atoll.storage.unixfs import Profile, build_tree, decode_header, encode_file_header, iter_file
@@ -154,7 +154,7 @@ def test_a_walk_holds_so_many_links_and_no_more(
     scope: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each node of a chain leaves its other links to be followed later."""
-    monkeypatch.setattr(links, "MAX_PENDING", 100)
+    monkeypatch.setattr(block_links, "MAX_PENDING", 100)
     blocks = {(leaf := Cid.of(b"x")): b"x"}
     cid, size, walked = leaf, 1, []
     for depth in range(1, 13):
@@ -171,13 +171,13 @@ def test_a_walk_holds_so_many_links_and_no_more(
 @pytest.mark.parametrize("extra", [0, 1])
 def test_a_cbor_block_has_so_many_items_and_no_more(extra: int) -> None:
     """The array is one of them; the rest are numbers of one byte."""
-    numbers = links.MAX_ITEMS - 1 + extra
+    numbers = block_links.MAX_ITEMS - 1 + extra
     block = b"\x9a" + numbers.to_bytes(4, "big") + bytes(numbers)
     if extra:
         with pytest.raises(MalformedDag, match="more than 262144 items"):
-            links.links_of(Cid.of(block, DAG_CBOR), block)
+            block_links.links_of(Cid.of(block, DAG_CBOR), block)
     else:
-        assert links.links_of(Cid.of(block, DAG_CBOR), block) == []
+        assert block_links.links_of(Cid.of(block, DAG_CBOR), block) == []
 
 
 def test_refuses_directories_and_noise() -> None:

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from atoll.storage import FetchConfig, Fetcher, Gateway, GatewayConfig, LocalStore
 from atoll.storage.connection_limiter import Budget
-from atoll.storage.uplink import BLOCK, PIECE, TICK_S, Line, Sent, StrangersShare
+from atoll.storage.uplink import BLOCK, PIECE, TICK_S, SentBytes, StrangersShare, UplinkLine
 
 MEMBER = "Atoll member"
 MBIT = 125_000
@@ -50,7 +50,7 @@ class Simulated:
     backlog: float = 0.0
 
     def __post_init__(self) -> None:
-        self.line = Line(None, self.now)
+        self.line = UplinkLine(None, self.now)
 
     def tick(self, member_wants: float) -> float:
         """One tick; returns the bytes that a member received."""
@@ -61,10 +61,10 @@ class Simulated:
         left = min(waiting, room - to_member)
         self.backlog = waiting - left
         self.now.seconds += TICK_S
-        of_strangers = Sent(int(left), int(self.backlog), self.strangers)
+        of_strangers = SentBytes(int(left), int(self.backlog), self.strangers)
         if self.acknowledges_early:
-            of_strangers, self.backlog = Sent(int(waiting), 0, self.strangers), 0.0
-        of_member = Sent(int(to_member), 0, int(member_wants > 0))
+            of_strangers, self.backlog = SentBytes(int(waiting), 0, self.strangers), 0.0
+        of_member = SentBytes(int(to_member), 0, int(member_wants > 0))
         self.line.tick(TICK_S, of_member, of_strangers, was_short=bool(self.strangers))
         return to_member
 
@@ -103,41 +103,41 @@ def test_strangers_alone_have_a_quarter_within_seconds(mbit: int) -> None:
 
 def test_slow_readers_leave_strangers_what_a_home_has() -> None:
     now = Now()
-    line = Line(None, now)
+    line = UplinkLine(None, now)
     for _ in range(100):
         now.seconds += TICK_S
-        line.tick(TICK_S, Sent(), Sent(10, 10 << 20, 64), was_short=True)
+        line.tick(TICK_S, SentBytes(), SentBytes(10, 10 << 20, 64), was_short=True)
     assert line.bytes_per_s == 512 << 10
 
 
 def test_a_member_that_takes_nothing_holds_up_no_stranger() -> None:
     now = Now()
-    line = Line(None, now)
-    line.tick(TICK_S, Sent(5_000_000, 0, 1), Sent(), was_short=False)
+    line = UplinkLine(None, now)
+    line.tick(TICK_S, SentBytes(5_000_000, 0, 1), SentBytes(), was_short=False)
     served = line.bytes_per_s
-    line.tick(TICK_S, Sent(0, 1 << 20, 1), Sent(), was_short=True)
+    line.tick(TICK_S, SentBytes(0, 1 << 20, 1), SentBytes(), was_short=True)
     assert line.bytes_per_s == served == 20_000_000
 
 
 def test_a_line_that_became_slower_is_forgotten_in_minutes() -> None:
     now = Now()
-    line = Line(None, now)
-    line.tick(TICK_S, Sent(5_000_000, 0, 1), Sent(), was_short=False)
+    line = UplinkLine(None, now)
+    line.tick(TICK_S, SentBytes(5_000_000, 0, 1), SentBytes(), was_short=False)
     for _ in range(3):
         now.seconds += 160.0
-        line.tick(TICK_S, Sent(50_000, 0, 1), Sent(), was_short=False)
+        line.tick(TICK_S, SentBytes(50_000, 0, 1), SentBytes(), was_short=False)
     assert line.bytes_per_s == 200_000
 
 
 def test_what_its_owner_says_is_not_measured() -> None:
-    line = Line(1e6, Now())
-    line.tick(TICK_S, Sent(10 << 20, 0, 1), Sent(10 << 20, 0, 1), was_short=True)
+    line = UplinkLine(1e6, Now())
+    line.tick(TICK_S, SentBytes(10 << 20, 0, 1), SentBytes(10 << 20, 0, 1), was_short=True)
     assert line.bytes_per_s == 1e6
 
 
 async def test_one_address_with_many_requests_has_the_turns_of_one() -> None:
     now = Now()
-    share = StrangersShare(0.25, Line(1e12, now), now)
+    share = StrangersShare(0.25, UplinkLine(1e12, now), now)
     came: list[str] = []
 
     async def ask(party: str) -> None:
@@ -252,7 +252,7 @@ def test_a_stranger_asks_for_no_more_than_it_can_have_before_it_gives_up(
     mbit: int, others: int, at_once: int
 ) -> None:
     now = Now()
-    share = StrangersShare(0.25, Line(mbit * (1 << 17), now), now)
+    share = StrangersShare(0.25, UplinkLine(mbit * (1 << 17), now), now)
     with ExitStack() as stack:
         for other in range(others):
             stack.enter_context(share.request(other))

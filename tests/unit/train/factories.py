@@ -10,18 +10,18 @@ from tests.support.jobs import PLAIN
 from tests.support.manifests import model_spec
 
 from atoll.job.methods import method_of
-from atoll.job.prepare import prepare_data
+from atoll.job.prepare_manifest import prepare_data
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.init import initial_global_state
-from atoll.numerics.layout import SeatLayout, Shapes
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import SeatLayout, Shapes
 from atoll.protocol.manifest import Manifest, ModelSpec, NumericsSpec, reset_period_of
-from atoll.protocol.words import Address, Digest, Domain, JobId, RoundIndex, SeatIndex, Slot
+from atoll.protocol.types import Address, Digest, Domain, JobId, RoundId, RoundIndex, SeatIndex
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
-from atoll.train.initial import open_initial_state
+from atoll.train.initial_model import open_initial_state
 from atoll.train.probe import numerics_spec
-from atoll.train.replay import Claimed, SeatReplay, replay_seat
+from atoll.train.replay import RevealedRound, SeatReplay, replay_seat
 from atoll.train.round import TrainedRound
 from atoll.train.seat_task import TrainTask
 
@@ -35,7 +35,7 @@ KEY = Digest(b"\x09" * 32)
 """Under which work tags are masked."""
 DITHER = DitherKey(DATA_SEED, 2)
 """Of the seat that jobs here have."""
-FIRST = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0))
+FIRST = RoundId(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0))
 NEXT = replace(FIRST, round=RoundIndex(1))
 TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" for i in range(300))
 
@@ -53,7 +53,7 @@ def seat_state(seed: int = 0, count: int = 3, layout: SeatLayout = SMALL_LAYOUT)
 
     slots = (draw(shapes) for shapes in (layout.m, layout.v, layout.feedback))
     params = draw(layout.params)
-    return SeatState(params, *slots, count, batches=2, left=draw(layout.left))
+    return SeatState(params, *slots, count, batches=2, residual=draw(layout.residual))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Job:
         return self.of(self.manifest.model_copy(update={"codec": codec}))
 
     def of(self, manifest: Manifest) -> Job:
-        """The same data and slot under another manifest; its codec says its reset period."""
+        """The same data and round id under another manifest; its codec says its reset period."""
         reset_period = reset_period_of(manifest.codec, manifest.terms.rounds)
         manifest = manifest.model_copy(update={"reset_period": reset_period})
         model = open_initial_state(manifest, self.store)
@@ -89,7 +89,7 @@ class Job:
 
     def replay(self, trained: TrainedRound) -> SeatReplay:
         """An auditor's replay of what was revealed."""
-        claimed = Claimed(trained.leaves(KEY), trained.update_root)
+        claimed = RevealedRound(trained.checkpoint_commitments(KEY), trained.update_root)
         return replay_seat(self.task, claimed, self.store)
 
     def blob(self, cid: bytes) -> bytes:
@@ -107,8 +107,8 @@ def make_job(folder: Path) -> Job:
     data = prepare_data(job, store)
     manifest = job.resolve(data, None, numerics_spec(), now=0)
     model = initial_global_state(manifest)
-    opening = store.add_bytes(model.to_bytes()).to_bytes()
-    return Job(store, manifest, model, task_of(manifest, opening))
+    initial_state = store.add_bytes(model.to_bytes()).to_bytes()
+    return Job(store, manifest, model, task_of(manifest, initial_state))
 
 
 def with_method(manifest: Manifest, name: str) -> Manifest:
@@ -123,12 +123,12 @@ def with_method(manifest: Manifest, name: str) -> Manifest:
     return manifest.model_copy(update=parts | {"reset_period": reset_period})
 
 
-def task_of(manifest: Manifest, opening: bytes) -> TrainTask:
+def task_of(manifest: Manifest, initial_state: bytes) -> TrainTask:
     """Seat 2's first round, from the global state with this CID."""
     return TrainTask(
         manifest=manifest,
-        slot=FIRST,
+        round_id=FIRST,
         seat=SeatIndex(2),
         data_seed=DATA_SEED,
-        global_state_cid=opening,
+        global_state_cid=initial_state,
     )

@@ -10,13 +10,13 @@ from tests.support.games import events_of
 
 from atoll.numerics.segment import Course
 from atoll.protocol import events as ev
-from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.game_machine import Game, GamePhase
 from atoll.protocol.games.judge import Need
-from atoll.protocol.games.machine import Game, Phase
+from atoll.protocol.games.moves import Claim
 from atoll.protocol.games.players import answered, attack, defend
 from atoll.protocol.played import is_holders_turn, rebuilt
 from atoll.train.course import open_course
-from atoll.train.judging import OwnRun
+from atoll.train.own_run import OwnRun
 
 NOW = 1_800_000_000
 
@@ -44,7 +44,7 @@ def poisoned_course(*args: object, **more: object) -> Course:
 def play(claim: Claim, holder: Callable[[], OwnRun], challenger: Callable[[], OwnRun]) -> Game:
     """Until something has to be proved. Both know only what they ran, and what the chain says."""
     game, said = Game.begin(claim, NOW), list[ev.ContractEvent]()
-    while game.phase is not Phase.PROVE:
+    while game.phase is not GamePhase.PROVE:
         turn = is_holders_turn(said)
         assert turn == game.phase.is_holders
         own = holder() if turn else challenger()
@@ -54,7 +54,7 @@ def play(claim: Claim, holder: Callable[[], OwnRun], challenger: Callable[[], Ow
         said += events_of(move, after)
         game = after
         known = rebuilt(claim, NOW, said)
-        names = ["phase", "level", "index", "node", "size", "rows", "tensor_rows", "leaf"]
-        names += [] if claim.is_link else ["step"]  # a link is of none
+        names = ["phase", "level", "index", "node", "size", "layers", "tensor_layers", "leaf"]
+        names += [] if claim.is_update_proof else ["step"]  # a link is of none
         assert [getattr(known, name) for name in names] == [getattr(game, name) for name in names]
     return game

@@ -67,18 +67,18 @@ def test_a_piece_is_opened_from_its_mebibyte_and_the_nodes_of_the_others(
     root, last = piece_root(words.tobytes()), words.nbytes - 2
     for offset in (0, words.nbytes // 4 * 2, last):
         read.clear()
-        opening = prove_tokens(tokens, Need(0, offset, 2))
+        initial_state = prove_tokens(tokens, Need(0, offset, 2))
         first = offset // PIECE_BYTES
-        assert shown_root(opening.data, first, words.nbytes, opening.siblings) == root
+        assert shown_root(initial_state.data, first, words.nbytes, initial_state.siblings) == root
         assert set(read) <= {offset // SHARD_BYTES}
 
 
 def test_pieces_on_both_sides_of_a_mebibyte_s_end_are_opened_at_once(store: LocalStore) -> None:
     words = words_of(3 * SHARD_BYTES // 2)
     need = Need(0, SHARD_BYTES - 2, 4)
-    opening = prove_tokens(opened(store, words), need)
+    initial_state = prove_tokens(opened(store, words), need)
     first = SHARD_BYTES // PIECE_BYTES - 1
-    found = shown_root(opening.data, first, words.nbytes, opening.siblings)
+    found = shown_root(initial_state.data, first, words.nbytes, initial_state.siblings)
     assert found == piece_root(words.tobytes())
 
 

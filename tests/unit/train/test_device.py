@@ -14,19 +14,19 @@ import torch
 from tests.unit.train.factories import seat_state
 from torch import Tensor
 
-from atoll.numerics import base as bases
-from atoll.numerics.base import freeze
+from atoll.numerics import frozen_base as bases
+from atoll.numerics.frozen_base import freeze
 from atoll.numerics.init import initial_params
 from atoll.numerics.kernels.exact import ExactOps
 from atoll.numerics.kernels.gemm import ROUTES, batched_product
 from atoll.numerics.kernels.interface import Engine
 from atoll.numerics.kernels.reference import TorchKernels
-from atoll.numerics.layout import adapter_shapes, param_shapes
 from atoll.numerics.model import forward
 from atoll.numerics.state import GlobalState
-from atoll.numerics.step import take_in
+from atoll.numerics.state_layout import adapter_shapes, param_shapes
+from atoll.numerics.step import mix_in
 from atoll.protocol.manifest import CodecSpec, LoraSpec
-from atoll.protocol.words import ZERO_DIGEST
+from atoll.protocol.types import ZERO_DIGEST
 from atoll.train.probe_job import probe_manifest
 
 META = torch.device("meta")
@@ -64,11 +64,11 @@ def test_a_frozen_base_is_where_the_operations_are(monkeypatch: pytest.MonkeyPat
     assert forward(adapters, ids_BT, model, OPS, base=base).device == META
 
 
-def test_what_was_merged_is_taken_in_where_the_state_is() -> None:
+def test_what_was_merged_is_mixed_in_where_the_state_is() -> None:
     state = seat_state().on(META)
     codec = CodecSpec.model_validate(
         probe_manifest().codec.model_dump() | {"fragments": 1, "mixing": "0.5"}
     )
     model = GlobalState(1, seat_state().params, {}, {})
-    assert {p.device for p in take_in(state, model, codec).params.values()} == {META}
+    assert {p.device for p in mix_in(state, model, codec).params.values()} == {META}
     assert replace(state, params={}).on(META) == replace(state, params={})

@@ -10,9 +10,9 @@ from tests.support.manifests import KINDS, codec_spec
 from tests.support.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, DITHER, Job
 
-from atoll.aggregation.round import merge
-from atoll.numerics.link import close_round
+from atoll.aggregation.merge_round import merge
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.update_proof import close_round
 
 COARSE = dict.fromkeys(KINDS, -2)
 SPEC = codec_spec(
@@ -35,13 +35,13 @@ def test_golden_feedback(job: Job) -> None:
     """
     manifest = job.manifest.model_copy(update={"codec": SIGNS})
     model = GlobalState(0, {"w": torch.zeros(2)}, {}, {"w": -2})
-    left = torch.zeros(2)
+    residual = torch.zeros(2)
     found = []
     for _ in range(3):
-        last = SeatState({"w": torch.tensor([-1.0, 0.125])}, {}, {}, {"w": left}, 1, 1)
-        _, carried = close_round(manifest, model, last, DITHER)
-        left = carried.left["w"]
-        found.append([Fraction(value) for value in left.tolist()])
+        last = SeatState({"w": torch.tensor([-1.0, 0.125])}, {}, {}, {"w": residual}, 1, 1)
+        _, carried_state = close_round(manifest, model, last, DITHER)
+        residual = carried_state.residual["w"]
+        found.append([Fraction(value) for value in residual.tolist()])
     assert found == [
         [Fraction(1, 2), Fraction(3, 8)],
         [Fraction(1, 4), Fraction(-15, 16)],
@@ -63,19 +63,19 @@ def test_golden_sparseloco(job: Job) -> None:
     robust = job.manifest.robust.model_copy(update={"rule": "contributor_mean", "f": 0})
     manifest = job.manifest.model_copy(update={"codec": spec, "robust": robust})
     model = GlobalState(0, {"w": torch.zeros(3)}, {}, {"w": -2})
-    left = {seat: {"w": torch.zeros(3)} for seat in (0, 1)}
+    residual = {seat: {"w": torch.zeros(3)} for seat in (0, 1)}
     wanted = {0: torch.tensor([1.0, 0.25, 0.0]), 1: torch.tensor([0.125, -1.0, 0.0])}
     found = []
     for round in range(2):
         updates = {}
         for seat, move in wanted.items():
             params = {"w": model.params["w"] - move * (round == 0)}
-            last = SeatState(params, {}, {}, left[seat], 1, 1)
-            updates[seat], carried = close_round(manifest, model, last, DITHER)
-            left[seat] = carried.left
-        facts = all_standing(updates, manifest)
+            last = SeatState(params, {}, {}, residual[seat], 1, 1)
+            updates[seat], carried_state = close_round(manifest, model, last, DITHER)
+            residual[seat] = carried_state.residual
+        record = all_standing(updates, manifest)
         model = merge(
-            model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest
+            model, updates, record=record, data_seed=DATA_SEED, manifest=manifest
         ).global_state
         found.append(model.params["w"].tolist())
     assert found == [[-0.75, 0.75, 0.0], [-1.0, 1.0, 0.0]]
@@ -98,13 +98,13 @@ def test_golden_demo(job: Job) -> None:
     manifest = job.manifest.model_copy(update={"codec": spec, "robust": robust, "outer": outer})
     model = GlobalState(0, {"w": torch.zeros(64)}, {}, {"w": -2})
     last = SeatState({"w": torch.full((64,), -0.25)}, {}, {}, {"w": torch.zeros(64)}, 1, 1)
-    update, carried = close_round(manifest, model, last, DITHER)
+    update, carried_state = close_round(manifest, model, last, DITHER)
     angles = torch.arange(1, 128, 2) * math.pi / 128
     cosines = sum(torch.cos(angles * k) for k in (1, 2, 3))
-    left = 0.25 - 0.25 * (6 / 8 + 2 * math.sqrt(2 / 64) * cosines)
-    torch.testing.assert_close(carried.left["w"], left, atol=1e-3, rtol=0)
-    facts = all_standing([0, 1], manifest)
+    residual = 0.25 - 0.25 * (6 / 8 + 2 * math.sqrt(2 / 64) * cosines)
+    torch.testing.assert_close(carried_state.residual["w"], residual, atol=1e-3, rtol=0)
+    record = all_standing([0, 1], manifest)
     after = merge(
-        model, {0: update, 1: update}, facts=facts, data_seed=DATA_SEED, manifest=manifest
+        model, {0: update, 1: update}, record=record, data_seed=DATA_SEED, manifest=manifest
     ).global_state
     assert after.params["w"].unique().tolist() == [-0.0625]

@@ -11,15 +11,15 @@ from tests.support.batches import step_on
 from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, with_method
 
-from atoll.aggregation.round import merge
+from atoll.aggregation.merge_round import merge
 from atoll.job.methods import METHODS
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.link import close_round
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import BatchGradients
+from atoll.numerics.update_proof import close_round
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 
 SEED = Digest((287).to_bytes(32, "big"))
 
@@ -73,18 +73,18 @@ def test_golden_muloco(job: Job, gradients: dict[str, torch.Tensor]) -> None:
     slots = {"momentum": {"w": torch.zeros(2, 2, dtype=torch.int64)}}
     model, seat, found = GlobalState(0, zero, slots, {"w": -2}), None, []
     for _ in range(2):
-        opening = SeatState(zero, zero, {}, zero, 0, 0)
+        initial_state = SeatState(zero, zero, {}, zero, 0, 0)
         if seat is not None:
-            opening = replace(seat, params=model.params, feedback=seat.left)
-        last = trained(opening, manifest)
+            initial_state = replace(seat, params=model.params, feedback=seat.residual)
+        last = trained(initial_state, manifest)
         moved = (model.params["w"] - last.params["w"]).diagonal() / (0.2 * 2**0.5)
         torch.testing.assert_close(moved, torch.tensor([0.7229, 1.1192]), atol=1e-3, rtol=0)
         updates = {}
         for place in (0, 1):
             dither = DitherKey(SEED, place)
             updates[place], seat = close_round(manifest, model, last, dither)
-        facts = all_standing(updates, manifest)
-        model = merge(model, updates, facts=facts, data_seed=SEED, manifest=manifest).global_state
+        record = all_standing(updates, manifest)
+        model = merge(model, updates, record=record, data_seed=SEED, manifest=manifest).global_state
         found.append(model.params["w"].flatten().tolist())
     assert found == [[0.0, *[-3 / 16] * 3], [-3 / 8, -1 / 32, -1 / 32, -13 / 32]]
 
@@ -107,7 +107,7 @@ def test_golden_lo_fi(job: Job, gradients: dict[str, torch.Tensor]) -> None:
         gradients["w"] = torch.tensor(gradient)
         last = trained(SeatState(model.params, {}, {}, {}, 0, 0), manifest)
         updates[seat], _ = close_round(manifest, model, last, DitherKey(SEED, seat))
-    facts = all_standing(updates, manifest)
-    merged = merge(model, updates, facts=facts, data_seed=SEED, manifest=manifest).global_state
+    record = all_standing(updates, manifest)
+    merged = merge(model, updates, record=record, data_seed=SEED, manifest=manifest).global_state
     assert merged.params["w"].tolist() == [-1 / 64, 0.0]
     assert merged.round == manifest.terms.rounds

@@ -10,7 +10,7 @@ from tests.unit.train.factories import Job, small_model
 
 from atoll.numerics.init import bell_integers, initial_global_state, initial_params
 from atoll.numerics.kernels.philox import philox4x32
-from atoll.numerics.layout import param_count, param_shapes
+from atoll.numerics.state_layout import param_count, param_shapes
 
 # github.com/DEShawResearch/random123, tests/kat_vectors, philox4x32 with 10 rounds
 KNOWN_ANSWERS = [

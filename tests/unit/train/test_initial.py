@@ -18,7 +18,7 @@ from atoll.numerics.tensors import tree_root, write_blob
 from atoll.protocol.manifest import InitSpec
 from atoll.service.tasks import check_data, make_initial_state
 from atoll.storage.cid import RAW, Cid
-from atoll.train.initial import open_initial_state
+from atoll.train.initial_model import open_initial_state
 from atoll.train.pretrained import prepare_init, read_params
 from atoll.train.round import train_round
 
@@ -52,7 +52,7 @@ def test_the_weights_are_the_first_models(job: Job) -> None:
 def test_a_round_is_trained_and_replayed_from_them(job: Job) -> None:
     trained = train_round(job.task, job.store)
     assert trained.segments == 4
-    assert job.replay(trained).differs_at is None
+    assert job.replay(trained).mismatch_at is None
 
 
 def test_a_manifest_that_names_content_is_not_opened_without_it(job: Job) -> None:

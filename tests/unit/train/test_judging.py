@@ -12,16 +12,16 @@ from atoll.numerics.segment import Course, SegmentRun
 from atoll.numerics.state import SeatState
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.claims import bond_set
-from atoll.protocol.games.claims import (
+from atoll.protocol.games.moves import (
     Claim,
 )
 from atoll.protocol.games.players import NothingDiffers, attack
-from atoll.protocol.program import Template
-from atoll.protocol.words import Address, Digest, HolderId, JobId, Role, SeatIndex
+from atoll.protocol.program import TraceTemplate
+from atoll.protocol.types import Address, Digest, HolderId, JobId, Role, SeatIndex
 from atoll.train import resume
 from atoll.train.checkpoints import DISPUTED, release
-from atoll.train.judged import JudgeTask
-from atoll.train.judging import OwnRun, OwnTrace, model_roots, program_header
+from atoll.train.judge_task import JudgeTask
+from atoll.train.own_run import OwnRun, OwnTrace, model_roots, program_header
 from atoll.train.round import TrainedRound, train_round
 from atoll.train.seat_task import run_alone
 
@@ -54,7 +54,7 @@ def task_of(job: Job) -> JudgeTask:
         job=JobId(1),
         manifest=job.manifest.to_bytes(),
         initial=job.model.digest(),
-        round=task.slot.round,
+        round=task.round_id.round,
         seat=task.seat,
         data_seed=task.data_seed,
         model=task.global_state_cid,
@@ -68,16 +68,16 @@ def claim_of(job: Job, trained: TrainedRound) -> Claim:
     return Claim(
         holder=HOLDER,
         set=bond_set(JobId(1), Role.PROVIDER, HolderId(1)),
-        place=Digest(bytes(32)),
+        position=Digest(bytes(32)),
         program=header.root,
-        is_link=False,
+        is_update_proof=False,
         seat=job.task.seat,
         round=0,
         segment=SEGMENT,
         data_seed=job.task.data_seed,
-        opening=trained.states[SEGMENT - 1],
+        initial_state=trained.states[SEGMENT - 1],
         closing=trained.states[SEGMENT],
-        work_tag=trained.words[SEGMENT],
+        work_tag=trained.work_tags[SEGMENT],
         model_params=roots.params_root,
         model_exponents=roots.exponents,
         holder_seconds=60,
@@ -92,7 +92,7 @@ def test_planted_text_is_found_where_tokens_are_read(judged: Job, cheated: Train
     challenger = OwnRun(task, judged.store)
     game = play(claim, lambda: holder, lambda: challenger)
     assert game.node is not None
-    template = Template.from_bytes(challenger.template(game.node).data)
+    template = TraceTemplate.from_bytes(challenger.template(game.node).data)
     assert template.op == Op.TOKENS
     planted = {letter.to_bytes(4, "little") for letter in b"Trust the atoll. "}
     assert {game.leaf[i : i + 4] for i in range(0, len(game.leaf), 4)} <= planted
@@ -185,9 +185,9 @@ def test_a_game_goes_on_from_what_the_replay_reached(
     judged: Job, cheated: TrainedRound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock of each of many games has no room for the round again."""
-    task, runs = replace(task_of(judged), job=judged.task.slot.job), list[int]()
+    task, runs = replace(task_of(judged), job=judged.task.round_id.job), list[int]()
     release(judged.store, task.job, task.round)
-    assert judged.replay(cheated).differs_at == SEGMENT
+    assert judged.replay(cheated).mismatch_at == SEGMENT
 
     def counted(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         runs.append(segment)

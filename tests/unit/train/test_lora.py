@@ -14,12 +14,17 @@ from tests.unit.train.factories import Job, make_job
 from tests.unit.train.folders import belongings, make_folder
 from torch import Tensor
 
-from atoll.aggregation.round import merge
+from atoll.aggregation.merge_round import merge
 from atoll.errors import ManifestError, NotFound
-from atoll.numerics.base import Base, freeze
 from atoll.numerics.errors import MalformedState
+from atoll.numerics.frozen_base import Base, freeze
 from atoll.numerics.init import initial_params
-from atoll.numerics.layout import (
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps, operations
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.sections import UpdateLayout
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import (
     adapter_shapes,
     max_state_bytes,
     param_count,
@@ -27,22 +32,17 @@ from atoll.numerics.layout import (
     seat_layout,
     trained_count,
 )
-from atoll.numerics.model import forward
-from atoll.numerics.ops import NativeOps, operations
-from atoll.numerics.schedule import Recipe
-from atoll.numerics.sections import UpdateLayout
-from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.tensors import write_blob
 from atoll.protocol.canonical import encode
 from atoll.protocol.families import LINEARS
 from atoll.protocol.manifest import LoraSpec, Manifest, TensorExponents
 from atoll.service.tasks import check_data, make_initial_state
 from atoll.storage.cid import RAW, Cid
-from atoll.train import pace
+from atoll.train import measure_pace
 from atoll.train.adapters import export_adapters, merged_weights
-from atoll.train.base import open_base, read_weights
 from atoll.train.evaluate import evaluate
 from atoll.train.export import export_model
+from atoll.train.open_base import open_base, read_weights
 from atoll.train.pretrained import prepare_init, read_params
 from atoll.train.round import train_round
 
@@ -181,17 +181,17 @@ def test_states_and_updates_are_the_adapters_alone(job: Job) -> None:
     assert {n for n, p in job.model.params.items() if not p.any()} == {
         name for name in shapes if "lora_B" in name
     }
-    state = SeatState.opening(job.model, seat_layout(manifest))
+    state = SeatState.initial(job.model, seat_layout(manifest))
     assert len(state.to_bytes()) < max_state_bytes(manifest)
     trained = train_round(job.task, job.store)
     assert trained.segments == 4
-    assert job.replay(trained).differs_at is None
+    assert job.replay(trained).mismatch_at is None
     layout = UpdateLayout.of(manifest, shapes, 0)
     assert len(trained.update) == layout.encoded_length < 4 * trained_count(manifest) + 8192
     manifest, seed = bearing_none(manifest), job.task.data_seed
-    facts = all_standing([2], manifest)
+    record = all_standing([2], manifest)
     merged = merge(
-        job.model, {2: trained.update}, facts=facts, data_seed=seed, manifest=manifest
+        job.model, {2: trained.update}, record=record, data_seed=seed, manifest=manifest
     ).global_state
     before, after = (evaluate(state.params, manifest, job.store) for state in (job.model, merged))
     assert after < before
@@ -199,7 +199,7 @@ def test_states_and_updates_are_the_adapters_alone(job: Job) -> None:
 
 def test_a_state_that_smuggles_a_tensor_of_the_base_is_none(job: Job) -> None:
     layout, name = seat_layout(job.manifest), "model.norm.weight"
-    honest = SeatState.opening(job.model, layout)
+    honest = SeatState.initial(job.model, layout)
     odd = SeatState(
         {**honest.params, name: torch.ones(32)}, honest.m, honest.v, honest.feedback, 0, 0
     )
@@ -303,14 +303,14 @@ def test_the_largest_alpha_is_a_job_like_any_other(job: Job) -> None:
     lora = LoraSpec(rank=1, alpha="1000", targets=("q", "down"))
     loud = job.of(job.manifest.model_copy(update={"lora": lora}))
     loud = loud.with_inner(lr="10000", clip="1000")
-    assert loud.replay(train_round(loud.task, loud.store)).differs_at is None
+    assert loud.replay(train_round(loud.task, loud.store)).mismatch_at is None
 
 
 def test_a_machine_is_timed_by_adapters_where_they_are_trained(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "MIN_SECONDS", 0.01)
-    found = pace.measure(job.manifest)
+    monkeypatch.setattr(measure_pace, "MIN_SECONDS", 0.01)
+    found = measure_pace.measure(job.manifest)
     trained = train_round(job.task, job.store)
     assert found["update_bytes"] == len(trained.update)
     assert found["parameters"] == param_count(job.manifest.model) > trained_count(job.manifest)
@@ -319,9 +319,9 @@ def test_a_machine_is_timed_by_adapters_where_they_are_trained(
 
 
 def test_what_a_wrong_grid_leaves_of_an_update_is_found(job: Job) -> None:
-    assert pace.kept_share(on_grid(job.manifest, -12)) > 0.95
-    assert pace.kept_share(on_grid(job.manifest, -20)) < 0.1  # clipped
-    assert pace.kept_share(on_grid(job.manifest, 0)) == 0.0  # rounded away
+    assert measure_pace.kept_share(on_grid(job.manifest, -12)) > 0.95
+    assert measure_pace.kept_share(on_grid(job.manifest, -20)) < 0.1  # clipped
+    assert measure_pace.kept_share(on_grid(job.manifest, 0)) == 0.0  # rounded away
 
 
 def on_grid(manifest: Manifest, exponent: int) -> Manifest:

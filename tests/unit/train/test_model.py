@@ -12,9 +12,9 @@ from tests.unit.train.folders import belongings
 
 from atoll.errors import StorageError
 from atoll.numerics.init import initial_params
-from atoll.numerics.layout import param_shapes
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps
+from atoll.numerics.state_layout import param_shapes
 from atoll.protocol.manifest import ModelSpec
 from atoll.train.export import FILES, export_model
 

@@ -11,7 +11,7 @@ import torch
 from atoll.errors import ManifestError
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.fixed import EXPONENTS, UNIT_BITS, root, to_units
-from atoll.numerics.init import opening_slots
+from atoll.numerics.init import initial_slots
 from atoll.numerics.outer import outer_step
 from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import OuterSpec
@@ -34,7 +34,7 @@ def model(outer: OuterSpec) -> GlobalState:
         "w": torch.randn(7, 5, generator=generator),
         "g": torch.ones(5),
     }
-    return GlobalState(0, params, opening_slots(outer, params), EXPONENT)
+    return GlobalState(0, params, initial_slots(outer, params), EXPONENT)
 
 
 def updates(round: int, denominator: int) -> dict[str, torch.Tensor]:
@@ -168,7 +168,7 @@ def test_roots_next_to_squares_are_floored_exactly() -> None:
 def path(outer: OuterSpec, merged: list[list[int]], start: list[float]) -> list[list[Fraction]]:
     """Parameters after each round, for merged updates in grid steps of 1/4."""
     params = {"w": torch.tensor(start, dtype=torch.float32)}
-    state = GlobalState(0, params, opening_slots(outer, params), {"w": -2})
+    state = GlobalState(0, params, initial_slots(outer, params), {"w": -2})
     found = []
     for numerators in merged:
         state = outer_step(

@@ -18,7 +18,13 @@ from atoll.numerics.ops import NativeOps, operations
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.train.export import export_model
-from atoll.train.pretrained import USUAL_SEQ, Weights, prepare_init, read_params, read_spec
+from atoll.train.pretrained import (
+    USUAL_SEQ,
+    PretrainedWeights,
+    prepare_init,
+    read_params,
+    read_spec,
+)
 
 INT8_DISTANCE = 0.05
 """Root mean square of what the int8 forward pass adds to logits, over that of the logits."""
@@ -293,7 +299,7 @@ def test_what_old_checkpoints_store_besides_is_excluded(tmp_path: Path) -> None:
 
 def test_weights_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
     make_folder(tmp_path, "Llama", torch.float16)
-    with Weights(tmp_path, read_spec(tmp_path, SEQ)) as lazy:
+    with PretrainedWeights(tmp_path, read_spec(tmp_path, SEQ)) as lazy:
         assert len(lazy) == len(list(lazy))
         assert lazy["model.norm.weight"].dtype == torch.float32
         with pytest.raises(KeyError):

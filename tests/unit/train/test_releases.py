@@ -14,7 +14,7 @@ from tests.vectors import record_release
 from tests.vectors.record_release import Refused, compare, differing, recorded
 
 from atoll.errors import NumericsMismatch
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.train import probe, releases
 from atoll.train.code import code_digest
 

@@ -14,11 +14,11 @@ from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job
 from tokenizers import Tokenizer, models, processors
 
-from atoll.aggregation.round import merge
+from atoll.aggregation.merge_round import merge
 from atoll.errors import ConfigError, ManifestError, NumericsMismatch
 from atoll.numerics.errors import MalformedDataset
-from atoll.numerics.held_out import batch_losses, window_starts
-from atoll.protocol.held_out import mean_loss
+from atoll.numerics.held_out_loss import batch_losses, window_starts
+from atoll.protocol.losses import mean_loss
 from atoll.train import probe
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
@@ -28,8 +28,8 @@ from atoll.train.tokenizer import byte_tokenizer
 
 def test_training_lowers_the_evaluation_loss(job: Job, trained: TrainedRound) -> None:
     manifest, seed = bearing_none(job.manifest), job.task.data_seed
-    facts, updates = all_standing([2], manifest), {2: trained.update}
-    found = merge(job.model, updates, facts=facts, data_seed=seed, manifest=manifest)
+    record, updates = all_standing([2], manifest), {2: trained.update}
+    found = merge(job.model, updates, record=record, data_seed=seed, manifest=manifest)
     before = evaluate(job.model.params, job.manifest, job.store)
     assert before == evaluate(job.model.params, job.manifest, job.store)
     assert before == pytest.approx(math.log(256), rel=0.01)

@@ -11,20 +11,20 @@ from tests.support.moments import warm
 from tests.unit.train.factories import DATA_SEED, SMALL_LAYOUT, Job, seat_state
 
 from atoll.numerics.errors import MalformedState
-from atoll.numerics.layout import (
+from atoll.numerics.initial_state import open_round
+from atoll.numerics.state import GlobalState, SeatState, rng_digest
+from atoll.numerics.state_layout import (
     MAX_HEADER_BYTES,
     max_state_bytes,
     param_count,
     param_shapes,
     seat_layout,
 )
-from atoll.numerics.opening import open_round
-from atoll.numerics.state import GlobalState, SeatState, rng_digest
 from atoll.numerics.step import state_roots
 from atoll.numerics.tensors import CHUNK_BYTES, MAGIC, tree_root
 from atoll.protocol.hashing import sha256
 from atoll.protocol.merkle import merkle_root
-from atoll.protocol.words import ZERO_DIGEST, SeatIndex
+from atoll.protocol.types import ZERO_DIGEST, SeatIndex
 from atoll.train.course import open_course
 
 
@@ -53,9 +53,9 @@ def test_a_seat_state_reads_back_as_it_was_written() -> None:
 
 
 def test_a_state_goes_to_a_device_whole() -> None:
-    state = replace(seat_state(), left={"a.weight": torch.ones(2)})
+    state = replace(seat_state(), residual={"a.weight": torch.ones(2)})
     there = state.on(torch.device("meta"))
-    groups = (there.params, there.m, there.v, there.feedback, there.left)
+    groups = (there.params, there.m, there.v, there.feedback, there.residual)
     assert all(groups)
     assert {t.device.type for group in groups for t in group.values()} == {"meta"}
     assert (there.count, there.batches) == (state.count, state.batches)
@@ -134,22 +134,25 @@ def test_every_chunk_counts(at: int) -> None:
 
 
 def test_a_fresh_optimiser_has_the_zero_root_and_any_bit_in_it_another() -> None:
-    opening = SeatState.opening(global_state(), SMALL_LAYOUT)
-    assert opening.optimiser_root() == ZERO_DIGEST
-    assert (opening.m.keys(), opening.v.keys()) == (SMALL_LAYOUT.m.keys(), SMALL_LAYOUT.v.keys())
-    touched = {**opening.m, "b.weight": torch.tensor([0.0, -0.0, 0.0, 0.0])}
-    assert replace(opening, m=touched).optimiser_root() != ZERO_DIGEST
+    initial_state = SeatState.initial(global_state(), SMALL_LAYOUT)
+    assert initial_state.optimiser_root() == ZERO_DIGEST
+    assert (initial_state.m.keys(), initial_state.v.keys()) == (
+        SMALL_LAYOUT.m.keys(),
+        SMALL_LAYOUT.v.keys(),
+    )
+    touched = {**initial_state.m, "b.weight": torch.tensor([0.0, -0.0, 0.0, 0.0])}
+    assert replace(initial_state, m=touched).optimiser_root() != ZERO_DIGEST
     feedback = {"a.weight": torch.full((3, 5), -0.0)}
-    assert replace(opening, feedback=feedback).optimiser_root() != ZERO_DIGEST
-    assert replace(opening, count=1).optimiser_root() != ZERO_DIGEST
+    assert replace(initial_state, feedback=feedback).optimiser_root() != ZERO_DIGEST
+    assert replace(initial_state, count=1).optimiser_root() != ZERO_DIGEST
 
 
 def test_who_goes_on_keeps_its_state_or_takes_the_models_parameters(job: Job) -> None:
     """The counter of batches is the last round's until the first step."""
     model, last = global_state(), seat_state(seed=7, count=40)
-    opening = open_round(job.manifest, model, last)
-    assert opening.params_root() == model.params_root()
-    assert opening.optimiser_root() == last.optimiser_root()
+    initial_state = open_round(job.manifest, model, last)
+    assert initial_state.params_root() == model.params_root()
+    assert initial_state.optimiser_root() == last.optimiser_root()
     assert open_round(job.with_codec(mixing="0.5").manifest, model, last) == last
     course = open_course(
         job.manifest, data_seed=DATA_SEED, seat=SeatIndex(0), round=0, store=job.store

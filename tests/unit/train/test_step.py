@@ -14,13 +14,13 @@ from tests.unit.train.factories import small_model
 
 from atoll.numerics.batch import Windows
 from atoll.numerics.init import initial_params
-from atoll.numerics.layout import optimiser_layout, param_shapes
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps, operations
 from atoll.numerics.schedule import Recipe
+from atoll.numerics.schedule_tables import schedule_of
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import optimiser_layout, param_shapes
 from atoll.numerics.step import state_roots
-from atoll.numerics.tables import schedule_of
 from atoll.protocol.manifest import InnerSpec
 
 
@@ -33,10 +33,10 @@ def recipe(**changes: object) -> Recipe:
     return Recipe(small_model(), inner_of(**changes), total_steps=8, ops=NativeOps())
 
 
-def opening() -> SeatState:
+def initial_state() -> SeatState:
     shapes = param_shapes(small_model())
     model = GlobalState(0, initial_params(shapes, seed=5), {}, {})
-    return SeatState.opening(model, optimiser_layout(shapes, inner_of()))
+    return SeatState.initial(model, optimiser_layout(shapes, inner_of()))
 
 
 def batches(count: int) -> list[torch.Tensor]:
@@ -46,7 +46,7 @@ def batches(count: int) -> list[torch.Tensor]:
 
 def torch_steps(clip: float, count: int) -> list[dict[str, torch.Tensor]]:
     """The same steps by PyTorch's own AdamW and clipping: parameters after each."""
-    params = {n: p.clone().requires_grad_() for n, p in opening().params.items()}
+    params = {n: p.clone().requires_grad_() for n, p in initial_state().params.items()}
     groups = [
         {"params": [p for p in params.values() if p.dim() > 1], "weight_decay": 0.1},
         {"params": [p for p in params.values() if p.dim() == 1], "weight_decay": 0.0},
@@ -65,7 +65,7 @@ def torch_steps(clip: float, count: int) -> list[dict[str, torch.Tensor]]:
 
 @pytest.mark.parametrize("clip", [0.5, 100.0], ids=["clipped", "free"])
 def test_steps_are_those_of_torchs_adamw(clip: float) -> None:
-    state, how = opening(), recipe(clip="0.5" if clip == 0.5 else "100")
+    state, how = initial_state(), recipe(clip="0.5" if clip == 0.5 else "100")
     for step, (batch, expected) in enumerate(zip(batches(4), torch_steps(clip, 4), strict=True)):
         done = step_on(state, batch, step, how)
         state = done.state
@@ -81,7 +81,7 @@ def with_optimiser(optimiser: str, **changes: object) -> tuple[SeatState, Recipe
     how = recipe(**unused | {"optimizer": optimiser, "clip": "1000"} | changes)
     shapes = param_shapes(small_model())
     model = GlobalState(0, initial_params(shapes, seed=5), {}, {})
-    return SeatState.opening(model, optimiser_layout(shapes, how.inner)), how
+    return SeatState.initial(model, optimiser_layout(shapes, how.inner)), how
 
 
 def gradients_at(params: dict[str, torch.Tensor], batch: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -176,8 +176,8 @@ def test_a_muon_step_is_about_as_large_as_adamws() -> None:
 def test_gradients_agree_with_binary64() -> None:
     """The first moment after one unclipped step is a tenth of the gradient."""
     batch = batches(1)[0]
-    found = step_on(opening(), batch, 0, recipe(clip="1000")).state
-    params = {n: p.double().requires_grad_() for n, p in opening().params.items()}
+    found = step_on(initial_state(), batch, 0, recipe(clip="1000")).state
+    params = {n: p.double().requires_grad_() for n, p in initial_state().params.items()}
     logits = forward(params, batch[:, :-1], small_model(), NativeOps())
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
     expected = torch.autograd.grad(loss, list(params.values()))
@@ -189,8 +189,8 @@ def test_gradients_agree_with_binary64() -> None:
 
 
 def test_micro_batches_sum_to_the_batch() -> None:
-    whole = step_on(opening(), batches(1)[0], 0, recipe(micro_batch=4))
-    parts = step_on(opening(), batches(1)[0], 0, recipe(micro_batch=1))
+    whole = step_on(initial_state(), batches(1)[0], 0, recipe(micro_batch=4))
+    parts = step_on(initial_state(), batches(1)[0], 0, recipe(micro_batch=1))
     assert parts.loss == pytest.approx(whole.loss, rel=1e-6)
     for name in whole.state.m:
         torch.testing.assert_close(parts.state.m[name], whole.state.m[name], atol=1e-8, rtol=1e-4)
@@ -202,33 +202,33 @@ def test_dropout_changes_the_step_and_is_of_the_whole_batch(mode: str) -> None:
         recipe(dropout="0.2", clip="1000"), ops=operations() if mode == "exact" else NativeOps()
     )
     batch, key = batches(1)[0], (1, 2)
-    plain = step_on(opening(), batch, 0, recipe(clip="1000"), key).loss
-    here = step_on(opening(), batch, 3, how, key)
+    plain = step_on(initial_state(), batch, 0, recipe(clip="1000"), key).loss
+    here = step_on(initial_state(), batch, 3, how, key)
     assert here.loss != plain
     assert (
         state_roots(here.state).digest()
-        == state_roots(step_on(opening(), batch, 3, how, key).state).digest()
+        == state_roots(step_on(initial_state(), batch, 3, how, key).state).digest()
     )
     for step, other in ((4, key), (3, (1, 3))):
-        assert step_on(opening(), batch, step, how, other).loss != here.loss
+        assert step_on(initial_state(), batch, step, how, other).loss != here.loss
     parts = replace(how, inner=how.inner.model_copy(update={"micro_batch": 1}))
-    assert step_on(opening(), batch, 3, parts, key).loss == pytest.approx(here.loss, rel=1e-5)
+    assert step_on(initial_state(), batch, 3, parts, key).loss == pytest.approx(here.loss, rel=1e-5)
 
 
 def test_a_step_leaves_its_opening_state_alone() -> None:
-    state = opening()
+    state = initial_state()
     before = state_roots(state).digest()
     step_on(state, batches(1)[0], 0, recipe())
     assert state_roots(state).digest() == before
 
 
 def test_only_matrices_decay() -> None:
-    after = step_on(opening(), batches(1)[0], 0, recipe(weight_decay="5")).state
-    plain = step_on(opening(), batches(1)[0], 0, recipe(weight_decay="0")).state
+    after = step_on(initial_state(), batches(1)[0], 0, recipe(weight_decay="5")).state
+    plain = step_on(initial_state(), batches(1)[0], 0, recipe(weight_decay="0")).state
     assert torch.equal(after.params["model.norm.weight"], plain.params["model.norm.weight"])
     embed = "model.embed_tokens.weight"
     torch.testing.assert_close(
-        after.params[embed], plain.params[embed] - 0.05 * opening().params[embed]
+        after.params[embed], plain.params[embed] - 0.05 * initial_state().params[embed]
     )
 
 
@@ -249,14 +249,14 @@ def test_the_cosine_schedule_reaches_zero_at_the_jobs_end() -> None:
 
 def test_the_schedule_matters_to_the_bits() -> None:
     how = recipe(warmup_steps=4)
-    first, second = (step_on(opening(), batches(1)[0], step, how).state for step in (0, 1))
+    first, second = (step_on(initial_state(), batches(1)[0], step, how).state for step in (0, 1))
     assert first.params_root() != second.params_root()
     assert first.optimiser_root() == second.optimiser_root()
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 def test_a_step_that_is_not_finite_changes_nothing(poison: float) -> None:
-    state = opening()
+    state = initial_state()
     params = {**state.params, "model.norm.weight": torch.full((16,), poison)}
     broken = replace(state, params=params)
     done = step_on(broken, batches(1)[0], 0, recipe())
@@ -265,7 +265,7 @@ def test_a_step_that_is_not_finite_changes_nothing(poison: float) -> None:
 
 
 def test_a_runaway_parameter_counts_as_not_finite() -> None:
-    state = opening()
+    state = initial_state()
     done = step_on(state, batches(1)[0], 0, recipe(lr="10000", weight_decay="0"))
     assert not done.diverged
     large = {n: p.clone() for n, p in state.params.items()}

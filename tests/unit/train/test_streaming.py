@@ -10,11 +10,11 @@ from tests.support.manifests import KINDS, codec_spec
 from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import DATA_SEED, DITHER, Job, with_method
 
-from atoll.aggregation.round import merge
-from atoll.numerics.layout import SeatLayout, seat_layout
-from atoll.numerics.link import close_round
+from atoll.aggregation.merge_round import merge
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.step import take_in
+from atoll.numerics.state_layout import SeatLayout, seat_layout
+from atoll.numerics.step import mix_in
+from atoll.numerics.update_proof import close_round
 
 A, B = "model.layers.0.w", "model.layers.1.w"
 SHAPES = {A: (1,), B: (1,)}
@@ -46,18 +46,24 @@ def test_golden_streaming(job: Job) -> None:
     robust = job.manifest.robust.model_copy(update={"rule": "mean", "f": 0})
     manifest = job.manifest.model_copy(update={"codec": HALVES, "robust": robust})
     model = GlobalState(0, {A: torch.zeros(1), B: torch.zeros(1)}, {}, {A: -2, B: -2})
-    carried: list[SeatState | None] = [None, None]
+    carried_state: list[SeatState | None] = [None, None]
     openings, merged = [], []
     for round in range(3):
         updates = {}
         for seat, by in enumerate((("-1", "-1"), ("-2", "-1/2"))):
-            opening = SeatState.opening(model, SeatLayout(SHAPES, {}, {}, {}))
-            state = take_in(carried[seat] or opening, model, HALVES) if round else opening
+            initial_state = SeatState.initial(model, SeatLayout(SHAPES, {}, {}, {}))
+            state = (
+                mix_in(carried_state[seat] or initial_state, model, HALVES)
+                if round
+                else initial_state
+            )
             openings.append(values(state.params))
-            updates[seat], carried[seat] = close_round(manifest, model, moved(state, by), DITHER)
-        facts = all_standing(updates, manifest)
+            updates[seat], carried_state[seat] = close_round(
+                manifest, model, moved(state, by), DITHER
+            )
+        record = all_standing(updates, manifest)
         model = merge(
-            model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest
+            model, updates, record=record, data_seed=DATA_SEED, manifest=manifest
         ).global_state
         merged.append(values(model.params))
     assert openings == ["0 0", "0 0", "-3/2 -1", "-3/2 -1/2", "-5/2 -3/2", "-7/2 -3/2"]
@@ -73,12 +79,14 @@ def test_layers_take_turns_and_the_rest_goes_with_the_first() -> None:
 def test_a_round_merges_its_fragment_and_nothing_else(job: Job) -> None:
     streaming = job.of(bearing_none(with_method(job.manifest, "streaming")))
     manifest, first = streaming.manifest, replace(streaming.model, round=1)
-    opening = SeatState.opening(first, seat_layout(manifest))
-    last = replace(opening, params={name: p + 0.01 for name, p in opening.params.items()})
+    initial_state = SeatState.initial(first, seat_layout(manifest))
+    last = replace(
+        initial_state, params={name: p + 0.01 for name, p in initial_state.params.items()}
+    )
     update, _ = close_round(manifest, first, last, DITHER)
-    facts = all_standing([2], manifest)
+    record = all_standing([2], manifest)
     second = merge(
-        first, {2: update}, facts=facts, data_seed=DATA_SEED, manifest=manifest
+        first, {2: update}, record=record, data_seed=DATA_SEED, manifest=manifest
     ).global_state
     for name, p in first.params.items():
         is_sent = manifest.codec.is_sent(name, 1)

@@ -14,18 +14,18 @@ from tests.unit.protocol.script import VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
 from atoll.chain.abi import registry
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.protocol.audit_reports import Body, Duty
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
 from atoll.service.duties.challenge import SendChallenge
+from atoll.service.duties.join_and_leave import SendJoin, SendLeave
 from atoll.service.duties.material import DoFetchSpec, JobRefused, SpecReady
-from atoll.service.duties.membership import SendJoin, SendLeave
-from atoll.service.duties.replay import DoReplay, SeatReplayed
+from atoll.service.duties.replay_seat import DoReplay, SeatReplayed
 from atoll.service.duties.updates import DoGetUpdate
-from atoll.service.facts import Facts
+from atoll.service.entries import Entries
 from atoll.service.machine import Ordered, State
 from atoll.train.replay import SeatReplay
 from atoll_verifier import service
@@ -61,19 +61,24 @@ def at(state: State[Any], now: int) -> State[Any]:
     return replace(state, head=replace(state.head, time=now))
 
 
-def seen(state: State[Any], past: SettledRound, seat: SeatIndex, **more: Any) -> State[Any]:
+def seen(
+    state: State[Any], settled_round: SettledRound, seat: SeatIndex, **more: Any
+) -> State[Any]:
     """The seat is replayed, and differs in its first segment."""
-    key = f"replay.v1:{past.round}:{seat}:{past.reveals[seat].commitment.hex()}"
-    fact = replace(SeatReplayed(Duty(seat, 0, digest("own")), (), 1.0), **more)
-    return replace(state, facts=state.facts.plus(key, fact))
+    key = f"replay.v1:{settled_round.round}:{seat}:{settled_round.reveals[seat].commitment.hex()}"
+    entry = replace(SeatReplayed(Duty(seat, 0, digest("own")), (), 1.0), **more)
+    return replace(state, entries=state.entries.plus(key, entry))
 
 
 def test_late_in_audit_what_is_replayed_by_then_is_sealed() -> None:
     script = Script.ready(make_terms(rounds=1))
-    me, id, past, seats = audited(script, script.honest_round())
-    nothing, one = of(script, me), seen(of(script, me), past, seats[0])
+    me, id, settled_round, seats = audited(script, script.honest_round())
+    nothing, one = of(script, me), seen(of(script, me), settled_round, seats[0])
     assert len(seats) == 2
-    late = past.clock.audit_end - (past.clock.audit_end - past.clock.settled_at) // 6
+    late = (
+        settled_round.clock.audit_end
+        - (settled_round.clock.audit_end - settled_round.clock.settled_at) // 6
+    )
     assert wanted(at(one, late - 1), SealAuditReport) == []
     assert [c.seat for c in wanted(at(one, late - 1), DoReplay)] == seats[1:]
     (seal,) = wanted(at(one, late), SealAuditReport)
@@ -82,7 +87,7 @@ def test_late_in_audit_what_is_replayed_by_then_is_sealed() -> None:
     assert [c.seat for c in wanted(at(nothing, late), DoReplay)] == seats
     # Once it is sent, only a whole replay can give what was sealed again.
     script.net.audit_report(0, id, digest("sealed on a disk that is lost"))
-    opening = seen(at(of(script, me), past.clock.audit_end), past, seats[0])
+    opening = seen(at(of(script, me), settled_round.clock.audit_end), settled_round, seats[0])
     assert wanted(opening, SealAuditReport) == []
     assert [c.seat for c in wanted(opening, DoReplay)] == seats[1:]
 
@@ -90,7 +95,7 @@ def test_late_in_audit_what_is_replayed_by_then_is_sealed() -> None:
 async def test_a_replay_waits_for_none_that_is_due_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of a closed job, whose last audit is long, beside those of the next one."""
     script = Script.ready()
-    me, _, past, _ = audited(script, script.honest_round())
+    me, _, settled_round, _ = audited(script, script.honest_round())
     state, told = of(script, me), list[object]()
 
     async def model(*_: object) -> bytes:
@@ -100,34 +105,34 @@ async def test_a_replay_waits_for_none_that_is_due_later(monkeypatch: pytest.Mon
         told.append(due)
         return SeatReplay((), 0, digest("own"), 1.0)
 
-    monkeypatch.setattr("atoll.service.duties.replay.model_of_round", model)
+    monkeypatch.setattr("atoll.service.duties.replay_seat.model_of_round", model)
     journal = SimpleNamespace(measure=lambda *_: None)
     context = SimpleNamespace(me=me, journal=journal)
     effects: Any = SimpleNamespace(context=context, store_dir="", work=work)
     for replay in wanted(state, DoReplay):
         await replay.perform(effects, state.view)
-    assert set(told) == {past.clock.audit_end}
+    assert set(told) == {settled_round.clock.audit_end}
 
 
 def test_an_audit_report_that_could_not_be_opened_is_replaced_while_there_is_time() -> None:
     """One of another audit seed, which a reorg left; or of a disk that is lost."""
     script = Script.ready(make_terms(rounds=1))
-    me, id, past, seats = audited(script, script.honest_round())
+    me, id, settled_round, seats = audited(script, script.honest_round())
     script.net.audit_report(0, id, digest("of another audit seed"))
     assert [c.seat for c in wanted(of(script, me), DoReplay)] == seats
 
     def all_seen() -> State[Any]:
-        return seen(seen(of(script, me), past, seats[0]), past, seats[1])
+        return seen(seen(of(script, me), settled_round, seats[0]), settled_round, seats[1])
 
     # Of a lost disk's nothing is excluded: it may be the whole one.
-    late = at(seen(of(script, me), past, seats[0]), past.clock.audit_end - 1)
+    late = at(seen(of(script, me), settled_round, seats[0]), settled_round.clock.audit_end - 1)
     assert wanted(late, SealAuditReport) == []
     (seal,) = wanted(all_seen(), SealAuditReport)
     sealed = seal.key, AuditReportSealed(seal.body, digest("salt"))
 
     def sending() -> list[Any]:
         state = all_seen()
-        return wanted(replace(state, facts=state.facts.plus(*sealed)), SendAuditReport)
+        return wanted(replace(state, entries=state.entries.plus(*sealed)), SendAuditReport)
 
     (audit_report,) = sending()
     script.net.audit_report(0, id, audit_report.audit_report)
@@ -135,7 +140,7 @@ def test_an_audit_report_that_could_not_be_opened_is_replaced_while_there_is_tim
 
 
 class Mute(VerifierBehaviour):
-    def sent_audit_report(self, past: SettledRound, audit_report: Digest) -> Digest | None:
+    def sent_audit_report(self, settled_round: SettledRound, audit_report: Digest) -> Digest | None:
         return None
 
     def skips_opening(self, view: JobView) -> bool:
@@ -144,20 +149,20 @@ class Mute(VerifierBehaviour):
 
 def test_a_behaviour_may_keep_its_audit_report_to_itself() -> None:
     script = Script.ready()
-    me, id, past, seats = audited(script, script.honest_round())
-    (seal,) = wanted(seen(of(script, me), past, seats[0]), SealAuditReport)
+    me, id, settled_round, seats = audited(script, script.honest_round())
+    (seal,) = wanted(seen(of(script, me), settled_round, seats[0]), SealAuditReport)
     sealed = AuditReportSealed(seal.body, digest("salt"))
 
     def holding(behaviour: VerifierBehaviour) -> State[Any]:
         state = of(script, me, behaviour)
-        return replace(state, facts=state.facts.plus(seal.key, sealed))
+        return replace(state, entries=state.entries.plus(seal.key, sealed))
 
     (audit_report,) = wanted(holding(VerifierBehaviour()), SendAuditReport)
     assert (
         wanted(holding(Mute()), SendAuditReport) == wanted(holding(Mute()), SealAuditReport) == []
     )
     script.net.audit_report(0, id, audit_report.audit_report)
-    script.net.wait_until(past.clock.audit_end)
+    script.net.wait_until(settled_round.clock.audit_end)
     assert len(wanted(holding(VerifierBehaviour()), SendOpen)) == 1
     assert wanted(holding(Mute()), SendOpen) == []
 
@@ -165,32 +170,34 @@ def test_a_behaviour_may_keep_its_audit_report_to_itself() -> None:
 def test_what_is_sealed_is_sent_and_opened_by_a_machine_that_replays_no_more() -> None:
     """As while the probe is tried again after a start, or where a new version fails it."""
     script = Script.ready()
-    me, id, past, seats = audited(script, script.honest_round())
-    (seal,) = wanted(seen(of(script, me), past, seats[0]), SealAuditReport)
+    me, id, settled_round, seats = audited(script, script.honest_round())
+    (seal,) = wanted(seen(of(script, me), settled_round, seats[0]), SealAuditReport)
 
     def refused(*more: tuple[str, Any]) -> State[Any]:
         state = of(script, me)
-        facts = dict(state.facts._by_key) | {DoFetchSpec(b"", ZERO_DIGEST).key: JobRefused("bits")}
-        return replace(state, facts=Facts(facts | dict(more)))
+        entries = dict(state.entries._by_key) | {
+            DoFetchSpec(b"", ZERO_DIGEST).key: JobRefused("bits")
+        }
+        return replace(state, entries=Entries(entries | dict(more)))
 
     assert wanted(refused(), DoReplay) == wanted(refused(), SealAuditReport) == []
     sealed = seal.key, AuditReportSealed(seal.body, digest("salt"))
     (audit_report,) = wanted(refused(sealed), SendAuditReport)
     script.net.audit_report(0, id, audit_report.audit_report)
-    script.net.wait_until(past.clock.audit_end)
+    script.net.wait_until(settled_round.clock.audit_end)
     assert len(wanted(refused(sealed), SendOpen)) == 1
 
 
 def test_what_is_sealed_is_what_the_contracts_are_sent() -> None:
     script = Script.ready()
-    _, id, past, seats = audited(script, script.honest_round())
+    _, id, settled_round, seats = audited(script, script.honest_round())
     view, job = script.net.view, script.net.job
-    audit_report = SendAuditReport(past.round, digest("report")).call(CALLS, view)
+    audit_report = SendAuditReport(settled_round.round, digest("report")).call(CALLS, view)
     function = registry().function("sealAuditReport")
     assert audit_report.data[:4] == function.selector
     assert decode(function.inputs, audit_report.data[4:]) == (job, 0, digest("report"))
     sealed = AuditReportSealed(Body((Duty(seats[0], 0, digest("own")),)).to_bytes(), digest("salt"))
-    send = SendOpen(past.round, id, sealed)
+    send = SendOpen(settled_round.round, id, sealed)
     opened, function = send.call(CALLS, view), registry().function("open", "Audits")
     assert opened.data[:4] == function.selector
     *where, _, body, salt = decode(function.inputs, opened.data[4:])
@@ -204,42 +211,44 @@ def accusing() -> tuple[Script, Address, SettledRound, list[SeatIndex]]:
     """Somebody who has opened that a seat of the second round differs at 0, and its seats."""
     script = Script.ready()
     script.honest_round()
-    me, id, past, seats = audited(script, script.honest_round())
+    me, id, settled_round, seats = audited(script, script.honest_round())
     script.audit_report(1, id, script.body(1, id, {seats[0]: 0}))
-    script.net.wait_until(past.clock.audit_end)
+    script.net.wait_until(settled_round.clock.audit_end)
     script.open(1, id)
-    return script, me, past, seats
+    return script, me, settled_round, seats
 
 
-def test_a_differs_that_comes_from_an_earlier_round_is_played_about_that_one() -> None:
-    script, me, past, seats = accusing()
+def test_a_mismatch_that_comes_from_an_earlier_round_is_played_about_that_one() -> None:
+    script, me, settled_round, seats = accusing()
     for earlier, said in ((None, (1, 0, None)), ((RoundIndex(0), 4), (0, 4, 1))):
-        state = seen(of(script, me), past, seats[0], earlier=earlier)
+        state = seen(of(script, me), settled_round, seats[0], earlier=earlier)
         (challenge,) = wanted(state, SendChallenge)
-        assert (challenge.round, challenge.at, challenge.via) == said
+        assert (challenge.round, challenge.at, challenge.through_round) == said
         assert (challenge.seat, challenge.owed) == (seats[0], True)
     (challenge,) = wanted(
         of(script, me), SendChallenge
     )  # by what it opened, where all else is lost
-    assert (challenge.round, challenge.at, challenge.via) == (1, 0, None)
-    held = state.facts._by_key.items()
-    bare = Facts({key: fact for key, fact in held if not key.startswith("fetch-data.v1")})
-    assert wanted(replace(state, facts=bare), SendChallenge) == []
+    assert (challenge.round, challenge.at, challenge.through_round) == (1, 0, None)
+    held = state.entries._by_key.items()
+    bare = Entries({key: entry for key, entry in held if not key.startswith("fetch-data.v1")})
+    assert wanted(replace(state, entries=bare), SendChallenge) == []
 
 
 def test_which_round_of_a_reset_period_is_false_is_found_again_where_the_journal_is_lost() -> None:
-    script, me, past, seats = accusing()
+    script, me, settled_round, seats = accusing()
     state = of(script, me)
     assert wanted(state, DoReplay) == []
     carrying = make_manifest({"reset_period": 2, "codec.feedback": "0.9"})
     spec = DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(carrying.to_bytes())
-    state = replace(state, facts=state.facts.plus(*spec))
+    state = replace(state, entries=state.entries.plus(*spec))
     (replay,) = wanted(state, DoReplay)
     assert wanted(state, SendChallenge) == []
-    assert (replay.slot.round, replay.seat) == (1, seats[0])
+    assert (replay.round_id.round, replay.seat) == (1, seats[0])
     assert [earlier.round for earlier in replay.earlier] == [0]
-    (challenge,) = wanted(seen(state, past, seats[0], earlier=(RoundIndex(0), 4)), SendChallenge)
-    assert (challenge.round, challenge.at, challenge.via) == (0, 4, 1)
+    (challenge,) = wanted(
+        seen(state, settled_round, seats[0], earlier=(RoundIndex(0), 4)), SendChallenge
+    )
+    assert (challenge.round, challenge.at, challenge.through_round) == (0, 4, 1)
 
 
 class Shy(VerifierBehaviour):
@@ -247,18 +256,18 @@ class Shy(VerifierBehaviour):
         return False
 
 
-def test_who_may_not_accuse_challenges_no_false_words_either() -> None:
+def test_who_may_not_accuse_challenges_no_false_work_tags_either() -> None:
     script = Script.ready()
-    me, id, past, seats = audited(script, script.honest_round())
+    me, id, settled_round, seats = audited(script, script.honest_round())
     script.audit_report(0, id)
-    script.net.wait_until(past.clock.audit_end)
+    script.net.wait_until(settled_round.clock.audit_end)
     script.open(0, id)
-    script.net.wait_until(past.clock.open_end)
+    script.net.wait_until(settled_round.clock.open_end)
     script.show_keys(0, [seats[0]])
     for behaviour, challenges in ((VerifierBehaviour(), 1), (Shy(), 0)):
-        state = seen(of(script, me, behaviour), past, seats[0], words=(digest("own"),))
+        state = seen(of(script, me, behaviour), settled_round, seats[0], work_tags=(digest("own"),))
         assert len(wanted(state, SendChallenge)) == challenges
-        assert wanted(at(state, past.clock.window_end), SendChallenge) == []
+        assert wanted(at(state, settled_round.clock.window_end), SendChallenge) == []
 
 
 # --- the machine and its service ---
@@ -288,7 +297,7 @@ def test_updates_are_fetched_by_who_has_a_place_and_by_nobody_else() -> None:
 
 
 def test_a_stranger_reads_a_jobs_manifest_unless_it_sits_out() -> None:
-    stranger = replace(of(Script.ready(), VERIFIERS[7]), facts=Facts())
+    stranger = replace(of(Script.ready(), VERIFIERS[7]), entries=Entries())
     assert len(wanted(stranger, DoFetchSpec)) == 1
     assert wanted(replace(stranger, sits_out="is paused, as ordered"), DoFetchSpec) == []
 

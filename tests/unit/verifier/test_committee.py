@@ -1,4 +1,4 @@
-"""What a committee's member signs and sends: one verdict about some words, and what stands now."""
+"""What a committee's member signs and sends: one verdict about some votes, and what stands now."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.chain.abi import registry
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import ProtocolError, RpcUnavailable
 from atoll.protocol.certificates import alone, signer_of, signers_of
 from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.types import Address, Bitmap, Digest, HolderId, SlotIndex, Verdict
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, Bitmap, Digest, HolderId, PlaceIndex, Verdict
 from atoll.service.duties.equivocation import note_name
 from atoll.service.duties.merge import DoMerge
-from atoll.service.duties.opening import DoPrepareOpening
+from atoll.service.duties.round_start import DoPrepareRoundStart
 from atoll.service.effects import Effects
-from atoll.service.facts import Done, Facts, NotYet
+from atoll.service.entries import Done, Entries, NotYet
 from atoll.service.journal import AlreadySigned, Journal
 from atoll.service.machine import State
 from atoll_verifier.behaviour import VerifierBehaviour
@@ -89,7 +89,7 @@ class Desk:
 
 @pytest.fixture
 def script() -> Script:
-    """At MERGE of round 0, every word said."""
+    """At MERGE of round 0, every vote cast."""
     made = Script.ready()
     made.train()
     made.say()
@@ -112,19 +112,19 @@ def running(desk: Desk) -> OpenRound:
 
 def signing(desk: Desk, verdict: Verdict = VERDICT) -> SignVerdict:
     now = running(desk)
-    where = (now.round, now.seed, now.words_accumulator)
+    where = (now.round, now.seed, now.votes_accumulator)
     return SignVerdict(*where, now.digest_of(verdict), verdict, desk.now)
 
 
-async def test_one_verdict_about_the_same_words_is_signed_and_served(desk: Desk) -> None:
+async def test_one_verdict_about_the_same_votes_is_signed_and_served(desk: Desk) -> None:
     sign = signing(desk)
     for _ in range(2):  # a restart signs the same again
-        fact = (await sign.perform(desk.effects, desk.view)).fact
-        assert isinstance(fact, VerdictSigned)
-        assert (fact.digest, fact.verdict, fact.at) == (sign.digest, VERDICT, desk.now)
-        assert signer_of(sign.digest, fact.signature) == ME
+        entry = (await sign.perform(desk.effects, desk.view)).entry
+        assert isinstance(entry, VerdictSigned)
+        assert (entry.digest, entry.verdict, entry.at) == (sign.digest, VERDICT, desk.now)
+        assert signer_of(sign.digest, entry.signature) == ME
         name = note_name(desk.view, sign.round, sign.digest)
-        assert desk.journal.note(name) == fact.signature
+        assert desk.journal.note(name) == entry.signature
     other = signing(desk, replace(VERDICT, state=digest("another model")))
     assert other.key == sign.key
     with pytest.raises(AlreadySigned):
@@ -145,8 +145,8 @@ def settling(desk: Desk, signers: Sequence[Address]) -> SendSettle:
 async def test_a_whole_committee_settles_at_once(desk: Desk) -> None:
     settle = settling(desk, VERIFIERS[:4])
     assert (await settle.perform(desk.effects, desk.view)).block == 7
-    ((command, (job, words, shown)),) = desk.sent
-    assert (command, job, words) == (settle, desk.view.job_id, running(desk).words)
+    ((command, (job, votes, shown)),) = desk.sent
+    assert (command, job, votes) == (settle, desk.view.job_id, running(desk).votes)
     assert (shown.verdict, list(shown.accounts)) == (VERDICT, VERIFIERS[:4])
     assert signers_of(settle.digest, shown.certificate, VERIFIERS[:4]) == 0b1111
 
@@ -190,12 +190,12 @@ async def test_the_accounts_of_a_drawn_committee_are_the_contracts_to_read(desk:
     assert signers_of(settle.digest, shown.certificate, VERIFIERS[:4]) == 0b1111
 
 
-async def test_what_is_settled_or_of_other_words_by_now_is_not_sent(desk: Desk) -> None:
+async def test_what_is_settled_or_of_other_votes_by_now_is_not_sent(desk: Desk) -> None:
     settle, asked = settling(desk, VERIFIERS[:4]), desk.view
     other = replace(running(desk), committee_seed=digest("the next committee"))
     for newer in (replace(asked, open=None), replace(asked, open=other)):
         desk.view = newer  # what the chain says since the command was decided on
-        with pytest.raises(ProtocolError, match="is settled, or its words are others"):
+        with pytest.raises(ProtocolError, match="is settled, or its votes are others"):
             await settle.perform(desk.effects, asked)
     assert desk.sent == []
 
@@ -228,8 +228,8 @@ def test_what_is_said_of_a_round_is_what_the_contract_is_called_with(desk: Desk)
     view, now = desk.view, running(desk)
     ready = SendReady(HolderId(1)).call(CALLS, view)
     assert (ready.label, arguments(ready, "Members")) == ("ready", (view.job_id,))
-    word = SendVote(now.round, 0, PlaceIndex(2), now.seed, Bitmap(0b101)).call(CALLS, view)
-    assert (word.label, arguments(word, "Rounds")) == ("word", (view.job_id, 2, now.seed, 0b101))
+    vote = SendVote(now.round, 0, SlotIndex(2), now.seed, Bitmap(0b101)).call(CALLS, view)
+    assert (vote.label, arguments(vote, "Rounds")) == ("vote", (view.job_id, 2, now.seed, 0b101))
 
 
 def test_a_late_signature_is_a_certificate_by_one(script: Script) -> None:
@@ -244,15 +244,15 @@ def test_a_late_signature_is_a_certificate_by_one(script: Script) -> None:
 
 def test_what_can_take_effect_once_is_named_by_what_it_is_about(desk: Desk) -> None:
     """Another content under the same name would be a second transaction about the same thing."""
-    now, where = running(desk), (PlaceIndex(0), running(desk).seed)
-    word = SendVote(now.round, 0, *where, Bitmap(1))
-    assert word.key == replace(word, has=Bitmap(3)).key
+    now, where = running(desk), (SlotIndex(0), running(desk).seed)
+    vote = SendVote(now.round, 0, *where, Bitmap(1))
+    assert vote.key == replace(vote, has=Bitmap(3)).key
     assert (
         len(
             {
-                word.key,
-                replace(word, committee_draw=1).key,
-                replace(word, data_seed=digest("b")).key,
+                vote.key,
+                replace(vote, committee_draw=1).key,
+                replace(vote, data_seed=digest("b")).key,
             }
         )
         == 3
@@ -288,27 +288,27 @@ def test_it_is_ready_once_the_model_is_here_and_if_it_wants_to_be() -> None:
     held = state_of(net, ME, VerifierBehaviour())
     (ready,) = wanted(held, SendReady)
     assert ready.holder == 1
-    assert wanted(replace(held, facts=Facts()), SendReady) == []
+    assert wanted(replace(held, entries=Entries()), SendReady) == []
     assert wanted(state_of(net, ME, Unready()), SendReady) == []
 
 
-def test_each_member_speaks_for_its_own_place() -> None:
+def test_each_member_speaks_for_its_own_slot() -> None:
     script = Script.ready()
     script.train()
     for place, me in enumerate(VERIFIERS[:4]):
-        (word,) = wanted(with_updates(of(script, me)), SendVote)
-        assert (word.place, word.round, word.committee_draw) == (place, 0, 0)
+        (vote,) = wanted(with_updates(of(script, me)), SendVote)
+        assert (vote.slot, vote.round, vote.committee_draw) == (place, 0, 0)
 
 
 def having_signed(script: Script, me: Address, at: int, verdict: Verdict = VERDICT) -> State[Any]:
-    """A member that signed this about the running words at that time."""
+    """A member that signed this about the running votes at that time."""
     state = of(script, me)
     now = state.view.open
     assert now is not None
-    about = (now.round, now.seed, now.words_accumulator)
+    about = (now.round, now.seed, now.votes_accumulator)
     sign = SignVerdict(*about, now.digest_of(verdict), verdict, at)
-    fact = VerdictSigned(sign.digest, verdict, b"a signature", at)
-    return replace(state, facts=state.facts.plus(sign.key, fact))
+    entry = VerdictSigned(sign.digest, verdict, b"a signature", at)
+    return replace(state, entries=state.entries.plus(sign.key, entry))
 
 
 def at(state: State[Any], now: int) -> State[Any]:
@@ -325,15 +325,15 @@ def test_a_verdict_is_sent_in_turn(script: Script) -> None:
         assert (settle.verdict, settle.at) == (VERDICT, script.net.now)
 
 
-def test_nothing_settles_while_a_word_may_change_who_is_had() -> None:
+def test_nothing_settles_while_a_vote_may_change_what_is_available() -> None:
     script = Script.ready()
     script.train()
     script.say([0, 1])
     state = having_signed(script, ME, script.net.now - 1000)
     end = script.net.view.open
     assert end is not None
-    assert wanted(at(state, end.words_end - 1), SendSettle) == []
-    assert len(wanted(at(state, end.words_end), SendSettle)) == 1
+    assert wanted(at(state, end.votes_end - 1), SendSettle) == []
+    assert len(wanted(at(state, end.votes_end), SendSettle)) == 1
 
 
 def merged_late(script: Script, me: Address, verdict: Verdict) -> State[Any]:
@@ -341,32 +341,34 @@ def merged_late(script: Script, me: Address, verdict: Verdict) -> State[Any]:
     state = with_merge(with_updates(of(script, me)), verdict)
     place = next(p for p, who in enumerate(VERIFIERS) if who == me)
     script.net.settle(script.net.committee - {place})
-    return replace(of(script, me), facts=state.facts)
+    return replace(of(script, me), entries=state.entries)
 
 
 def test_what_was_signed_before_the_certificate_came_is_not_signed_again(script: Script) -> None:
     verdict = script.net.verdict(set(), 4)
     state = merged_late(script, ME, verdict)
     (late,) = wanted(state, SignVerdict)
-    fact = VerdictSigned(state.view.settled[0].digest, verdict, b"a signature", 0)
-    state = replace(state, facts=state.facts.plus(late.key, fact))
+    entry = VerdictSigned(state.view.settled[0].digest, verdict, b"a signature", 0)
+    state = replace(state, entries=state.entries.plus(late.key, entry))
     assert wanted(state, SignVerdict) == []
     (sign,) = wanted(state, SendSign)
     assert (sign.round, sign.holder, sign.signature) == (0, 1, b"a signature")
-    other = replace(fact, digest=digest("another verdict's"))
-    state = replace(state, facts=state.facts.plus(late.key, other))
+    other = replace(entry, digest=digest("another verdict's"))
+    state = replace(state, entries=state.entries.plus(late.key, other))
     assert wanted(state, SendSign) == wanted(state, SignVerdict) == []
 
 
 def test_who_lacks_what_a_merge_needs_gets_it_before_it_signs_late(script: Script) -> None:
     whole = merged_late(script, ME, script.net.verdict(set(), 4))
-    bare = replace(whole, facts=Facts())
+    bare = replace(whole, entries=Entries())
     assert wanted(bare, DoMerge) == wanted(bare, SignVerdict) == []
-    assert [c for c in wanted(bare, DoPrepareOpening) if c.round == 0] == []  # no manifest yet
+    assert [c for c in wanted(bare, DoPrepareRoundStart) if c.round == 0] == []  # no manifest yet
     kept = {
-        key: fact for key, fact in whole.facts._by_key.items() if not key.startswith(DoMerge.kind)
+        key: entry
+        for key, entry in whole.entries._by_key.items()
+        if not key.startswith(DoMerge.kind)
     }
-    unmerged = replace(whole, facts=Facts(kept))
+    unmerged = replace(whole, entries=Entries(kept))
     (merge,) = wanted(unmerged, DoMerge)
-    assert merge.slot.round == 0
-    assert [c for c in wanted(unmerged, DoPrepareOpening) if c.round == 0] == []  # it has that
+    assert merge.round_id.round == 0
+    assert [c for c in wanted(unmerged, DoPrepareRoundStart) if c.round == 0] == []  # it has that

@@ -11,7 +11,7 @@ from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import MANIFEST, state_of, with_merge, with_updates
 
-from atoll.protocol.words import ZERO_DIGEST, Address, Bitmap, RoundIndex, Verdict
+from atoll.protocol.types import ZERO_DIGEST, Address, Bitmap, RoundIndex, Verdict
 from atoll.service.duties.equivocation import DoCompareSigners
 from atoll.service.duties.evaluation import DoEvaluate, LossKnown
 from atoll.service.duties.material import DoFetchSpec, SpecReady
@@ -41,7 +41,7 @@ def evaluated(net: Network, me: Address, behaviour: Any) -> State[Any]:
     """A member's, of a job that evaluates."""
     state = state_of(net, me, behaviour)
     spec = DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(EVALUATED.to_bytes())
-    return replace(state, facts=state.facts.plus(*spec))
+    return replace(state, entries=state.entries.plus(*spec))
 
 
 def auditor(script: Script) -> State[Any]:
@@ -49,7 +49,7 @@ def auditor(script: Script) -> State[Any]:
 
 
 def known(state: State[Any], command: DoEvaluate) -> State[Any]:
-    return replace(state, facts=state.facts.plus(command.key, LossKnown(LOSS)))
+    return replace(state, entries=state.entries.plus(command.key, LossKnown(LOSS)))
 
 
 def wanted(state: State[Any], kind: type[Any], role: Any = verifier) -> list[Any]:
@@ -63,7 +63,7 @@ def test_it_evaluates_while_the_round_trains_by_when_it_merges(script: Script) -
     state, running = auditor(script), script.net.view.open
     assert running is not None
     (evaluate,) = wanted(state, DoEvaluate)
-    assert (evaluate.round, evaluate.opening) == (0, cid("model 0"))
+    assert (evaluate.round, evaluate.initial_state) == (0, cid("model 0"))
     assert evaluate.due == running.deadline + script.net.terms.reveal_seconds
     assert wanted(known(state, evaluate), DoEvaluate) == []
 

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.protocol.audit_reports import Body, audit_report_hash, salt_message
-from atoll.protocol.leaves import key_of
-from atoll.protocol.owes import Duty, Owed
+from atoll.protocol.checkpoint_commitments import key_of
+from atoll.protocol.obligations import Duty, Obligation
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import Digest, HolderId, RoundIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Digest, HolderId, RoundIndex
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.challenge import SendChallenge, may_challenge, one_at_a_time
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
-from atoll.service.duties.replay import replayed, replaying, wrong_word_at
-from atoll.service.facts import Done, Fact
+from atoll.service.duties.replay_seat import replayed, replaying, wrong_tag_at
+from atoll.service.entries import Done, Entry
 from atoll.service.machine import AnyCommand, Decision
 from atoll_verifier.behaviour import VerifierState
 
@@ -32,7 +32,7 @@ SEAL_PART: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class AuditReportSealed(Fact):
+class AuditReportSealed(Entry):
     """What we say of a round's duties; nobody knows it before it is opened."""
 
     kind: ClassVar[str] = "audit-report-sealed.v1"
@@ -56,7 +56,7 @@ class SealAuditReport(Work[AuditReportSealed]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[AuditReportSealed]:
         """The salt follows from our account's key: a lost disk loses no audit report."""
-        message = salt_message(view.slot(self.round), self.audit_seed, self.holder)
+        message = salt_message(view.round_id(self.round), self.audit_seed, self.holder)
         return Done(AuditReportSealed(self.body, key_of(effects.context.sign_hash(message))))
 
 
@@ -85,8 +85,8 @@ class SendOpen(ContractCall):
         return (self.round, self.holder, self.sealed.salt)
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        past, body = view.settled[self.round], Body.from_bytes(self.sealed.body)
-        return calls.about(past).open_audit_report(self.holder, body, self.sealed.salt)
+        settled_round, body = view.settled[self.round], Body.from_bytes(self.sealed.body)
+        return calls.about(settled_round).open_audit_report(self.holder, body, self.sealed.salt)
 
 
 def _about(round: RoundIndex, seed: Digest, holder: HolderId) -> tuple[object, ...]:
@@ -96,122 +96,137 @@ def _about(round: RoundIndex, seed: Digest, holder: HolderId) -> tuple[object, .
 # --- decisions ---
 
 
-def decide_audit(state: VerifierState, owed: tuple[Owed, ...]) -> Decision:
+def decide_audit(state: VerifierState, owed: tuple[Obligation, ...]) -> Decision:
     """What an auditor owes now, the most urgent round first."""
     wanted: list[AnyCommand] = []
     for one in owed:
-        past = state.view.settled_round(one.round)
-        if past is None:
+        settled_round = state.view.settled_round(one.round)
+        if settled_round is None:
             continue
         if one.duty is Duty.AUDIT_REPORT:
-            wanted += _audit_report(state, past, one)
+            wanted += _audit_report(state, settled_round, one)
         elif one.duty is Duty.OPEN:
-            wanted += _open(state, past, one)
+            wanted += _open(state, settled_round, one)
         elif one.duty is Duty.CHALLENGE:
-            wanted += _challenge(state, past, one)
-    for past in state.view.auditing(state.now):
-        wanted += _again(state, past)
-    wanted += _wrong_words(state)
+            wanted += _challenge(state, settled_round, one)
+    for settled_round in state.view.auditing(state.now):
+        wanted += _again(state, settled_round)
+    wanted += _wrong_work_tags(state)
     return Decision("audit", f"{len(wanted)} things to do", one_at_a_time(state, wanted))
 
 
-def _audit_report(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
-    seed, behaviour = past.facts.audit_seed, state.setup.behaviour
-    sealed = state.facts.of(SealAuditReport, *_about(past.round, seed, owed.holder))
+def _audit_report(
+    state: VerifierState, settled_round: SettledRound, owed: Obligation
+) -> list[AnyCommand]:
+    seed, behaviour = settled_round.record.audit_seed, state.setup.behaviour
+    sealed = state.entries.of(SealAuditReport, *_about(settled_round.round, seed, owed.holder))
     if sealed is not None:
         auditor = (owed.holder, state.me)
         body = Body.from_bytes(sealed.body).hash
-        audit_report = audit_report_hash(past.slot, seed, auditor, body, sealed.salt)
-        sent = behaviour.sent_audit_report(past, audit_report)
-        return [] if sent is None else [SendAuditReport(past.round, sent)]
-    return _sealing(state, past, owed)
+        audit_report = audit_report_hash(settled_round.round_id, seed, auditor, body, sealed.salt)
+        sent = behaviour.sent_audit_report(settled_round, audit_report)
+        return [] if sent is None else [SendAuditReport(settled_round.round, sent)]
+    return _sealing(state, settled_round, owed)
 
 
-def _again(state: VerifierState, past: SettledRound) -> list[AnyCommand]:
+def _again(state: VerifierState, settled_round: SettledRound) -> list[AnyCommand]:
     """Finds the audit report again that is on the chain, where the journal is lost; and replaces
     one that could not be opened, as of another audit seed, which a reorg has left there.
     """
-    holder = state.view.auditor_of(past, state.me)
-    if holder is None or holder not in past.audit_reports or not past.clock.is_auditing(state.now):
+    holder = state.view.auditor_of(settled_round, state.me)
+    if (
+        holder is None
+        or holder not in settled_round.audit_reports
+        or not settled_round.clock.is_auditing(state.now)
+    ):
         return []
-    seats = past.duties_of(holder)
-    owed = Owed(Duty.OPEN, past.round, past.clock.open_end, holder, seats)
-    found = _audit_report(state, past, owed)
-    said = SendAuditReport(past.round, past.audit_reports[holder])
-    return [command for command in found if command != said] if seats else []
+    seats = settled_round.duties_of(holder)
+    owed = Obligation(Duty.OPEN, settled_round.round, settled_round.clock.open_end, holder, seats)
+    audit_report = _audit_report(state, settled_round, owed)
+    said = SendAuditReport(settled_round.round, settled_round.audit_reports[holder])
+    return [command for command in audit_report if command != said] if seats else []
 
 
-def _sealing(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
+def _sealing(
+    state: VerifierState, settled_round: SettledRound, owed: Obligation
+) -> list[AnyCommand]:
     """The replays, and what is sealed of them: all, or late in AUDIT those that are done."""
-    seed, behaviour = past.facts.audit_seed, state.setup.behaviour
-    facts = {seat: replayed(state, past, seat) for seat in owed.seats}
-    missing = [seat for seat, fact in facts.items() if fact is None]
-    told = tuple(fact.duty for fact in facts.values() if fact is not None)
-    is_late = state.now >= past.clock.audit_end - _left(past) and owed.duty is Duty.AUDIT_REPORT
+    seed, behaviour = settled_round.record.audit_seed, state.setup.behaviour
+    entries = {seat: replayed(state, settled_round, seat) for seat in owed.seats}
+    missing = [seat for seat, entry in entries.items() if entry is None]
+    told = tuple(entry.duty for entry in entries.values() if entry is not None)
+    is_late = (
+        state.now >= settled_round.clock.audit_end - _left(settled_round)
+        and owed.duty is Duty.AUDIT_REPORT
+    )
     if (not missing or is_late) and told:
         body_said = behaviour.audit_report_override(state.view, Body(told)).to_bytes()
-        return [SealAuditReport(past.round, seed, owed.holder, body_said)]
-    spec, function = spec_of(state.facts), behaviour.replay_function
+        return [SealAuditReport(settled_round.round, seed, owed.holder, body_said)]
+    spec, function = spec_of(state.entries), behaviour.replay_function
     if spec is None:
         return []
-    return [replaying(state.view, past, seat, spec, function) for seat in missing]
+    return [replaying(state.view, settled_round, seat, spec, function) for seat in missing]
 
 
-def _left(past: SettledRound) -> int:
-    return (past.clock.audit_end - past.clock.settled_at) // SEAL_PART
+def _left(settled_round: SettledRound) -> int:
+    return (settled_round.clock.audit_end - settled_round.clock.settled_at) // SEAL_PART
 
 
-def _open(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
-    about = _about(past.round, past.facts.audit_seed, owed.holder)
-    sealed = state.facts.of(SealAuditReport, *about)
+def _open(state: VerifierState, settled_round: SettledRound, owed: Obligation) -> list[AnyCommand]:
+    about = _about(settled_round.round, settled_round.record.audit_seed, owed.holder)
+    sealed = state.entries.of(SealAuditReport, *about)
     if state.setup.behaviour.skips_opening(state.view):
         return []
     if sealed is None:  # another journal had it: what a whole replay gives again is the same
-        return _sealing(state, past, owed)
-    return [SendOpen(past.round, owed.holder, sealed)]
+        return _sealing(state, settled_round, owed)
+    return [SendOpen(settled_round.round, owed.holder, sealed)]
 
 
-def _wrong_words(state: VerifierState) -> list[AnyCommand]:
-    """Challenges of words that a key has shown to be false since.
+def _wrong_work_tags(state: VerifierState) -> list[AnyCommand]:
+    """Challenges of work_tags that a key has shown to be false since.
 
-    Who masks false words would have our *fine* be wrong: only its fall saves our fee.
+    Who masks false work_tags would have our *valid* be wrong: only its slash saves our fee.
     """
-    spec, data = spec_of(state.facts), state.facts.of(DoFetchData)
+    spec, data = spec_of(state.entries), state.entries.of(DoFetchData)
     if spec is None or not isinstance(data, DataReady):
         return []
     if not state.setup.behaviour.may_accuse(state.view):
         return []
     wanted: list[AnyCommand] = []
     view = state.view
-    for past in view.auditing(state.now):
-        for seat, told in past.reveals.items():
-            found = replayed(state, past, seat)
-            at = None if found is None else wrong_word_at(past, seat, found.words)
-            fell = view.providers[told.holder].has_fallen
-            is_open = past.clock.takes_challenges(state.now) and not fell
+    for settled_round in view.auditing(state.now):
+        for seat, told in settled_round.reveals.items():
+            found = replayed(state, settled_round, seat)
+            at = None if found is None else wrong_tag_at(settled_round, seat, found.work_tags)
+            slashed = view.providers[told.holder].is_slashed
+            is_open = settled_round.clock.takes_challenges(state.now) and not slashed
             if at is None or not is_open:
                 continue
-            challenge = SendChallenge(past.round, seat, at, spec, data.initial)
-            if may_challenge(state, past, challenge):
+            challenge = SendChallenge(settled_round.round, seat, at, spec, data.initial)
+            if may_challenge(state, settled_round, challenge):
                 wanted.append(challenge)
     return wanted
 
 
-def _challenge(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
-    spec, data, (seat,) = spec_of(state.facts), state.facts.of(DoFetchData), owed.seats
+def _challenge(
+    state: VerifierState, settled_round: SettledRound, owed: Obligation
+) -> list[AnyCommand]:
+    spec, data, (seat,) = spec_of(state.entries), state.entries.of(DoFetchData), owed.seats
     if spec is None or not isinstance(data, DataReady):
         return []
     if not state.setup.behaviour.may_accuse(state.view):
         return []
-    challenge = SendChallenge(past.round, seat, owed.at, spec, data.initial, owed=True)
-    found = replayed(state, past, seat)
+    challenge = SendChallenge(settled_round.round, seat, owed.at, spec, data.initial, owed=True)
+    found = replayed(state, settled_round, seat)
     if found is None and owed.at == 0:
         # Another journal had it. Which round of the reset period is false is in no audit report,
-        # and whoever challenges a true one falls.
-        again = replaying(state.view, past, seat, spec, state.setup.behaviour.replay_function)
+        # and whoever challenges a true one is slashed.
+        again = replaying(
+            state.view, settled_round, seat, spec, state.setup.behaviour.replay_function
+        )
         if again.earlier:
             return [again]
     if found is not None and found.earlier is not None:
         round, at = found.earlier
-        challenge = replace(challenge, round=round, at=at, via=past.round)
-    return [challenge] if may_challenge(state, past, challenge) else []
+        challenge = replace(challenge, round=round, at=at, through_round=settled_round.round)
+    return [challenge] if may_challenge(state, settled_round, challenge) else []

@@ -1,4 +1,4 @@
-"""A committee member's word and signature, and the settlement that they allow.
+"""A committee member's vote and signature, and the settlement that they allow.
 
 Signatures go from gateway to gateway: each member serves its own under the name of what it signs,
 and whoever is first in line puts them together.
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.errors import ProtocolError, RpcUnavailable
 from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import alone, is_enough
 from atoll.protocol.hashing import certificate_hash
+from atoll.protocol.obligations import Duty, Obligation, committee_accounts
 from atoll.protocol.open_rounds import OpenRound
-from atoll.protocol.owes import Duty, Owed, committee_accounts
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     Bitmap,
     Digest,
     HolderId,
     Phase,
-    PlaceIndex,
     RoundIndex,
+    SlotIndex,
     Verdict,
 )
+from atoll.protocol.views import JobView
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.duties.certification import ensure_sum, signature_of, sound
 from atoll.service.duties.equivocation import heard, note_name
@@ -44,17 +44,17 @@ from atoll.service.duties.merge import (
     merged_of,
     merging,
 )
-from atoll.service.duties.opening import opening_at, opening_of, preparing
+from atoll.service.duties.round_start import preparing, round_start_at, round_start_of
 from atoll.service.duties.signing import Signing
 from atoll.service.duties.updates import seen
-from atoll.service.facts import Done, Fact, NotYet
+from atoll.service.entries import Done, Entry, NotYet
 from atoll.service.machine import AnyCommand, Decision
 from atoll_verifier.behaviour import VerifierState
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
-WORD_PART: Final = 4
+VOTE_PART: Final = 4
 """So large a part of a committee draw's time is left when a member says what it has by then."""
 GRACE_SECONDS: Final = 4
 """For whoever signs a little later: its signature in the certificate costs less than alone."""
@@ -77,7 +77,7 @@ class SendVote(ContractCall):
     once: ClassVar[bool] = True
     round: RoundIndex
     committee_draw: int
-    place: PlaceIndex
+    slot: SlotIndex
     data_seed: Digest
     has: Bitmap
 
@@ -86,11 +86,11 @@ class SendVote(ContractCall):
         return (self.round, self.committee_draw, self.data_seed)
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        return calls.word(view.job_id, self.place, self.data_seed, self.has)
+        return calls.vote(view.job_id, self.slot, self.data_seed, self.has)
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictSigned(Fact):
+class VerdictSigned(Entry):
     """What we signed of a round, and when, by the chain's clock."""
 
     kind: ClassVar[str] = "merge-signed.v1"
@@ -102,19 +102,19 @@ class VerdictSigned(Fact):
 
 @dataclass(frozen=True, slots=True)
 class SignVerdict(Signing[VerdictSigned]):
-    """Two verdicts about the same words would cost the whole bond."""
+    """Two verdicts about the same votes would cost the whole bond."""
 
     kind: ClassVar[str] = "merge-signature.v1"
     round: RoundIndex
     data_seed: Digest
-    words: Digest
+    votes: Digest
     digest: Digest
     verdict: Verdict
     at: int
 
     @property
     def about(self) -> tuple[object, ...]:
-        return (self.round, self.data_seed, self.words)
+        return (self.round, self.data_seed, self.votes)
 
     @property
     def said(self) -> VerdictSigned:
@@ -150,7 +150,7 @@ class SendSettle(Transaction[Never]):
         current = effects.context.follower.views.get(view.job_id, view)
         running = current.open
         if running is None or running.digest_of(self.verdict) != self.digest:
-            raise ProtocolError(f"round {self.round} is settled, or its words are others now")
+            raise ProtocolError(f"round {self.round} is settled, or its votes are others now")
         committee = committee_accounts(current, running)
         served = await self._collect(effects, current, committee)
         scheme, signatures = await sound(effects, current, self.digest, served)
@@ -162,7 +162,7 @@ class SendSettle(Transaction[Never]):
         # Of a committee that is drawn from a larger pool the contract knows no accounts beforehand.
         shown = tuple(committee) if running.committee == running.ready else ()
         certified = Certified(self.verdict, shown, certificate)
-        call = effects.calls.settle_words(view.job_id, running.words, certified)
+        call = effects.calls.settle_words(view.job_id, running.votes, certified)
         done = await effects.transact(view, self, call)
         with suppress(RpcUnavailable):  # nothing waits for it, and the next settlement asks again
             await ensure_sum(effects, current, running)
@@ -192,50 +192,52 @@ class SendSign(ContractCall):
         return (self.round, self.holder)
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        past = view.settled[self.round]
-        return calls.sign(view.job_id, past.facts, self.holder, alone(self.signature))
+        settled_round = view.settled[self.round]
+        return calls.sign(view.job_id, settled_round.record, self.holder, alone(self.signature))
 
 
 # --- decisions ---
 
 
-def decide_committee(state: VerifierState, owed: tuple[Owed, ...], line: int) -> list[Decision]:
-    """Readiness, the word of the committee draw, the verdict and its settlement."""
+def decide_committee(
+    state: VerifierState, owed: tuple[Obligation, ...], line: int
+) -> list[Decision]:
+    """Readiness, the vote of the committee draw, the verdict and its settlement."""
     duties = {one.duty: one for one in owed}
     return [
         _decide_ready(state, duties.get(Duty.READY)),
-        _decide_word(state, duties.get(Duty.WORD)),
+        _decide_vote(state, duties.get(Duty.VOTE)),
         _decide_verdict(state, [one for one in owed if one.duty is Duty.SIGN]),
         _decide_settle(state, line),
     ]
 
 
-def _decide_ready(state: VerifierState, owed: Owed | None) -> Decision:
+def _decide_ready(state: VerifierState, owed: Obligation | None) -> Decision:
     if owed is None or not state.setup.behaviour.may_say_ready(state.view):
         return Decision("ready", "nothing to say")
-    if opening_of(state) is None:
+    if round_start_of(state) is None:
         return Decision("ready", "waits for the model")
     return Decision("ready", "says that data and model are here", (SendReady(owed.holder),))
 
 
-def _decide_word(state: VerifierState, owed: Owed | None) -> Decision:
+def _decide_vote(state: VerifierState, owed: Obligation | None) -> Decision:
     view, running = state.view, state.view.open
     if owed is None or running is None:
-        return Decision("word", "owes no word")
-    had, unknown = seen(state)
-    has_time = state.now < running.words_end - view.require_terms().merge_seconds // WORD_PART
+        return Decision("vote", "owes no vote")
+    available, unknown = seen(state)
+    has_time = state.now < running.votes_end - view.require_terms().merge_seconds // VOTE_PART
     if unknown and has_time:
-        return Decision("word", f"waits for {unknown.bit_count()} updates")
+        return Decision("vote", f"waits for {unknown.bit_count()} updates")
     # Without the model it can sign nothing: the others decide, if they can, or it says so late.
-    if has_time and opening_of(state) is None:
-        return Decision("word", "waits for the model")
-    has = state.setup.behaviour.word_override(view, had)
-    place = next(p for p, h in running.places.items() if h == owed.holder)
-    word = SendVote(running.round, running.committee_draw, place, running.seed, has)
-    return Decision("word", f"has {had.bit_count()} updates", (word,))
+    if has_time and round_start_of(state) is None:
+        return Decision("vote", "waits for the model")
+    has = state.setup.behaviour.vote_override(view, available)
+    slot = next(p for p, h in running.slots.items() if h == owed.holder)
+    vote = SendVote(running.round, running.committee_draw, slot, running.seed, has)
+    return Decision("vote", f"has {available.bit_count()} updates", (vote,))
 
 
-def _decide_verdict(state: VerifierState, owed: list[Owed]) -> Decision:
+def _decide_verdict(state: VerifierState, owed: list[Obligation]) -> Decision:
     view, running = state.view, state.view.open
     if state.setup.behaviour.skips_signing(view):
         return Decision("verdict", "signs nothing, as its behaviour says")
@@ -252,7 +254,7 @@ def _decide_verdict(state: VerifierState, owed: list[Owed]) -> Decision:
         wanted = _working_out(state, running.round, merging(state), merged)
         return Decision("verdict", "merges" if wanted else "waits for the model", wanted)
     verdict = state.setup.behaviour.verdict_override(view, own)
-    where = (running.round, running.seed, running.words_accumulator)
+    where = (running.round, running.seed, running.votes_accumulator)
     sign = SignVerdict(*where, running.digest_of(verdict), verdict, state.now)
     return Decision("verdict", "signs", (sign,))
 
@@ -266,38 +268,46 @@ def _working_out(
     return merges if evaluate is None else (*merges, evaluate)
 
 
-def _decide_late(state: VerifierState, owed: Owed) -> Decision:
+def _decide_late(state: VerifierState, owed: Obligation) -> Decision:
     """Of the last settlement: only what our own merge gave, which may have come after it."""
-    past = state.view.settled[owed.round]
-    about = (past.round, past.facts.seed, past.facts.words)
-    signed, merged = state.facts.of(SignVerdict, *about), checked_of(state)
-    own = None if merged is None else verdict_of(state, past.round, merged)
+    settled_round = state.view.settled[owed.round]
+    about = (settled_round.round, settled_round.record.seed, settled_round.record.votes)
+    signed, merged = state.entries.of(SignVerdict, *about), checked_of(state)
+    own = None if merged is None else verdict_of(state, settled_round.round, merged)
     if signed is None and own is None:
-        return Decision("verdict", "merges what is settled already", _catching_up(state, past))
+        return Decision(
+            "verdict", "merges what is settled already", _catching_up(state, settled_round)
+        )
     if signed is None and own is not None:
-        digest = certificate_hash(past.slot, *about[1:], own)
-        if digest == past.digest:
+        digest = certificate_hash(settled_round.round_id, *about[1:], own)
+        if digest == settled_round.digest:
             sign = SignVerdict(*about, digest, own, state.now)
             return Decision("verdict", "signs what is settled already", (sign,))
-    if signed is None or signed.digest != past.digest:
+    if signed is None or signed.digest != settled_round.digest:
         return Decision("verdict", "the last certificate is not what we merged")
-    return Decision("verdict", "signs late", (SendSign(past.round, owed.holder, signed.signature),))
+    return Decision(
+        "verdict", "signs late", (SendSign(settled_round.round, owed.holder, signed.signature),)
+    )
 
 
-def _catching_up(state: VerifierState, past: SettledRound) -> tuple[AnyCommand, ...]:
+def _catching_up(state: VerifierState, settled_round: SettledRound) -> tuple[AnyCommand, ...]:
     """Its model first, where the settlement came before that was here."""
-    spec, command = spec_of(state.facts), checking(state)
+    spec, command = spec_of(state.entries), checking(state)
     if command is not None:
-        return _working_out(state, past.round, command, checked_of(state))
-    if spec is None or not has_material(state) or opening_at(state, past.round) is not None:
+        return _working_out(state, settled_round.round, command, checked_of(state))
+    if (
+        spec is None
+        or not has_material(state)
+        or round_start_at(state, settled_round.round) is not None
+    ):
         return ()
-    return (preparing(state, past.round, spec),)
+    return (preparing(state, settled_round.round, spec),)
 
 
 def signed_of(state: VerifierState, running: OpenRound) -> VerdictSigned | None:
-    """What we signed about the words of the running committee draw."""
-    about = (running.round, running.seed, running.words_accumulator)
-    return state.facts.of(SignVerdict, *about)
+    """What we signed about the votes of the running committee draw."""
+    about = (running.round, running.seed, running.votes_accumulator)
+    return state.entries.of(SignVerdict, *about)
 
 
 def _decide_settle(state: VerifierState, line: int) -> Decision:
@@ -306,7 +316,7 @@ def _decide_settle(state: VerifierState, line: int) -> Decision:
         return Decision("settle", "nothing merges")
     signed = signed_of(state, running)
     if signed is None or not running.may_settle(state.now):
-        return Decision("settle", "waits for words and a verdict")
+        return Decision("settle", "waits for votes and a verdict")
     if state.now < signed.at + line * state.setup.keeper.stagger_s:
         return Decision("settle", f"{line} are before us")
     settle = SendSettle(running.round, signed.digest, signed.verdict, signed.at)

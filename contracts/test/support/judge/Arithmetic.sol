@@ -5,8 +5,9 @@ import {Elementary} from "../../../src/judge/Elementary.sol";
 import {SoftFloat} from "../../../src/judge/SoftFloat.sol";
 
 /// @title Every function of SoftFloat and Elementary by number, for many operands at once.
-/// @dev tests/judge/operations.py has the operations in this order. An operand is 16 big-endian bytes, two words of 64
-/// bits, and so is a result; where there is one word of result it is the second.
+/// @dev tests/judge/operations.py has the operations in this order. An operand is 16 big-endian
+/// bytes, two words of 64 bits, and so is a result; where there is one word of result it is the
+/// second.
 contract Arithmetic {
     error NoSuchOperation(uint256 operation);
 
@@ -17,14 +18,14 @@ contract Arithmetic {
         uint256 length = operands.length;
         results = new bytes(length + 16); // the last result is written with 16 bytes more
         unchecked {
-            for (uint256 place; place < length; place += 16) {
+            for (uint256 position; position < length; position += 16) {
                 uint256 word;
                 assembly ("memory-safe") {
-                    word := calldataload(add(operands.offset, place))
+                    word := calldataload(add(operands.offset, position))
                 }
                 word = f(word >> 192, (word >> 128) & 0xffffffffffffffff) << 128;
                 assembly ("memory-safe") {
-                    mstore(add(add(results, 32), place), word)
+                    mstore(add(add(results, 32), position), word)
                 }
             }
         }

@@ -3,7 +3,8 @@ pragma solidity 0.8.37;
 
 import {IOneStep, Need} from "../../../src/judge/IOneStep.sol";
 
-/// @title Elements of one node worked out as a game does it: what is asked for is cut out of the inputs, and shown.
+/// @title Elements of one node worked out as a game does it: what is asked for is cut out of the
+/// inputs, and shown.
 contract Replay {
     uint256 private constant MOST_OPENINGS = 8;
 
@@ -37,9 +38,9 @@ contract Replay {
             used -= gasleft();
             if (used > most) most = used;
             if (result.length != node.width) revert WidthDiffers(result.length);
-            uint256 place = i * node.width;
+            uint256 position = i * node.width;
             assembly ("memory-safe") {
-                mstore(add(add(output, 32), place), mload(add(result, 32)))
+                mstore(add(add(output, 32), position), mload(add(result, 32)))
                 mstore(0x40, free) // nothing of this element is read again
             }
         }

@@ -6,9 +6,11 @@ import {Arithmetic} from "../../support/judge/Arithmetic.sol";
 import {Check} from "../../support/Check.sol";
 import {deployed} from "../../support/Deployed.sol";
 
-/// @title The judge's arithmetic against what Python made of the same operands (`tests/vectors/judge.json`).
-/// @dev The file has the borders of the formats, and digests of results: the first 8 bytes of keccak of each row, all of
-/// which are worked out here again. tests/judge/operands.py says which operands are in a row.
+/// @title The judge's arithmetic against what Python made of the same operands
+/// (`tests/vectors/judge.json`).
+/// @dev The file has the borders of the formats, and digests of results: the first 8 bytes of
+/// keccak of each row, all of which are worked out here again. tests/judge/operands.py says which
+/// operands are in a row.
 contract SoftFloatTest is Check {
     uint256 internal constant ROW = 64;
     string internal json;
@@ -31,9 +33,9 @@ contract SoftFloatTest is Check {
 
     function put(bytes memory operands, uint256 i, uint256 a, uint256 b) internal pure {
         assembly ("memory-safe") {
-            let place := add(add(operands, 32), shl(4, i))
-            let after_ := and(mload(place), 0xffffffffffffffffffffffffffffffff)
-            mstore(place, or(or(shl(192, a), shl(128, b)), after_))
+            let position := add(add(operands, 32), shl(4, i))
+            let after_ := and(mload(position), 0xffffffffffffffffffffffffffffffff)
+            mstore(position, or(or(shl(192, a), shl(128, b)), after_))
         }
     }
 

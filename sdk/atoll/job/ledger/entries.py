@@ -13,13 +13,13 @@ from typing import Any, Final
 from atoll.chain.indexed import Indexed
 from atoll.job.serialization import plain_of
 from atoll.protocol import events as ev
-from atoll.protocol.words import Address, Miss, Role, RoundIndex
+from atoll.protocol.types import Address, MissedDuty, Role, RoundIndex
 
 TRAINING, SIGNATURES, AUDITS, CREDITS = "training", "signatures", "audits", "credits"
 REASONS: Final = (TRAINING, SIGNATURES, AUDITS, CREDITS)
 """What tokens are paid for; credits are won by contests and by keys that were shown too early."""
-CUTS: Final = "cuts"
-"""What misses and falls took of a bond, which is no pay."""
+PENALTIES: Final = "penalties"
+"""What missed duties and slashes took of a bond, which is no pay."""
 PHASES: Final = ("train", "reveal", "merge")
 
 
@@ -31,7 +31,7 @@ class State(StrEnum):
     """FINAL, and not claimed yet."""
     PENDING = "pending"
     LOST = "lost"
-    """Earned, and taken away again; or cut from a bond."""
+    """Earned, and taken away again; or taken from a bond."""
     UNEARNED = "not earned"
 
 
@@ -41,8 +41,8 @@ class Line:
 
     Attributes:
         role: None of what anybody may earn.
-        index: the seat or the place.
-        what: `training`, `signatures`, `audits`, `credits` or `cuts`.
+        index: the seat or the slot.
+        what: `training`, `signatures`, `audits`, `credits` or `penalties`.
         wei: how much it is, or would have been.
         text: why it is so.
         until: unix seconds from which on a pending amount is FINAL, unless a game is open.
@@ -57,13 +57,13 @@ class Line:
     text: str
     until: int | None = None
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON."""
         return plain_of(self)
 
 
-ABSENCES: Final = frozenset({Miss.SEAT, Miss.KEY, Miss.SILENCE, Miss.AUDIT})
-"""Misses that whoever is too slow, or away, comes to without a lie."""
+ABSENCES: Final = frozenset({MissedDuty.SEAT, MissedDuty.KEY, MissedDuty.SILENCE, MissedDuty.AUDIT})
+"""Missed duties that whoever is too slow, or away, comes to without a lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ class Loss:
     """What an account lost of its bond, and for what.
 
     Attributes:
-        index: the seat or the place.
+        index: the seat or the slot.
         round: the one that it is about.
-        miss: what it excluded; None of a fall.
-        winner: of a fall, who gets a share.
+        miss: what it excluded; None of a slash.
+        winner: of a slash, who gets a share.
     """
 
     account: Address
@@ -83,13 +83,13 @@ class Loss:
     round: RoundIndex
     wei: int
     why: str
-    miss: Miss | None = None
+    missed_duty: MissedDuty | None = None
     winner: Address | None = None
 
     @property
     def is_slash(self) -> bool:
         """Whether it lost a game, or never showed a key."""
-        return self.miss is None
+        return self.missed_duty is None
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class RoundTimes:
     _phase: str = ""
     _since: int = 0
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON."""
         return {name: item for name, item in plain_of(self).items() if name[0] != "_"}
 
@@ -136,7 +136,7 @@ class Moment:
         round: the newest that has begun.
         phase: waiting, train, reveal or merge; settled between rounds; closed.
         games: open ones.
-        taken_wei: what misses and falls took from bonds.
+        taken_wei: what missed duties and slashes took from bonds.
     """
 
     round: int | None = None
@@ -174,7 +174,7 @@ class Moment:
                     name = f"{kind}_wei"
                     setattr(self, name, getattr(self, name) + wei)
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON."""
         return plain_of(self)
 
@@ -203,14 +203,14 @@ def amounts_of(event: ev.ContractEvent) -> Iterator[tuple[str, int]]:
         case ev.Refunded():
             yield "refunded", event.amount
         case ev.Missed():
-            yield "taken", event.cut
-        case ev.Fell():
+            yield "taken", event.penalty
+        case ev.HolderSlashed():
             yield "taken", event.slashed
         case _:
             pass
 
 
-def place(text: str, item: Indexed) -> dict[str, Any]:
+def log_line(text: str, item: Indexed) -> dict[str, Any]:
     """Where an event is written: its block, its log's number in the block, its transaction."""
     tx = f"0x{item.transaction.hex()}" if item.transaction else None
     return {"text": text, "block": item.block.number, "log": item.log_index, "tx": tx}

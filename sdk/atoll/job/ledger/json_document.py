@@ -16,7 +16,7 @@ from atoll.chain.indexed import Indexed
 from atoll.job.event_text import Names, describe, words
 from atoll.job.figures import RoundFigures, known
 from atoll.job.job_snapshot import JobSnapshot
-from atoll.job.ledger.entries import REASONS, Moment, amounts_of, place
+from atoll.job.ledger.entries import REASONS, Moment, amounts_of, log_line
 from atoll.job.ledger.ledger import NOT_MOVES, Ledger, winner_of
 from atoll.job.ledger.round_rows import Row, round_rows
 from atoll.job.ledger.seat_rows import STATES, SeatRows
@@ -26,8 +26,8 @@ from atoll.protocol.game_records import GameRecord, parties, window_of
 from atoll.protocol.holders import Holder
 from atoll.protocol.pay import claimable
 from atoll.protocol.safety import last_safe, unsafe_rounds
+from atoll.protocol.types import NO_ROUND, Address, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_ROUND, Address, Role
 from atoll.storage.cid import cid_text
 
 GRID_CELLS: Final = 1 << 14
@@ -51,7 +51,7 @@ def job_document(
     return {
         "kind": "job",
         "job": _job(ledger, rows),
-        "curve": [item.to_plain() for item in figures],
+        "curve": [item.to_json_value() for item in figures],
         "rounds": rows,
         "grid": _grid(ledger, name),
         "members": [_member(holder, ledger, work, name) for holder in _holders(view)],
@@ -59,7 +59,7 @@ def job_document(
         "money": money_document(ledger, name) | {"moves": _moves(ledger, name)},
         "losses": losses_document(ledger, name),
         "unsafe": _safety(view),
-        "signs": Signs.of(view, [item.bits for item in figures]).to_plain(),
+        "signs": Signs.of(view, [item.bits for item in figures]).to_json_value(),
         "log": _log(ledger, name),
     }
 
@@ -75,7 +75,7 @@ def name_of(names: Mapping[Address, str]) -> Names:
 def _job(ledger: Ledger, rows: Sequence[Row]) -> dict[str, Any]:
     view, snapshot = ledger.view, JobSnapshot.of(ledger.view, ledger.now)
     terms = view.require_terms()
-    return snapshot.to_plain() | {
+    return snapshot.to_json_value() | {
         "chain_id": view.domain.chain_id,
         "is_final": snapshot.is_final,
         "cancelled": view.cancel_requested,
@@ -84,7 +84,7 @@ def _job(ledger: Ledger, rows: Sequence[Row]) -> dict[str, Any]:
         "spec_cid": cid_text(view.spec_cid),
         "spec_digest": view.spec_digest.hex(),
         "seats": terms.seats,
-        "places": terms.places,
+        "slots": terms.slots,
         "f": terms.f,
         "segments": terms.segments,
         "segment_steps": terms.segment_steps,
@@ -123,7 +123,7 @@ def _grid(ledger: Ledger, name: Names) -> dict[str, Any]:
         "first": first,
         "order": list(STATES),
         "states": {state: list(meaning) for state, meaning in STATES.items()},
-        "rows": [[seat.to_plain() for seat in of(round)] for round in range(first, count)],
+        "rows": [[seat.to_json_value() for seat in of(round)] for round in range(first, count)],
     }
 
 
@@ -145,12 +145,12 @@ def _member(
         "claimable_wei": str(claimable(ledger.view, holder, ledger.now)),
         "slashed_wei": str(ledger.lost(holder.account)),
         "gateway": ledger.view.gateways.get(holder.account, ""),
-        **work.get((holder.role, holder.account), Work()).to_plain(),
+        **work.get((holder.role, holder.account), Work()).to_json_value(),
     }
 
 
 def holder_document(holder: Holder) -> dict[str, Any]:
-    """A seat or a place that somebody holds, or held."""
+    """A seat or a slot that somebody holds, or held."""
     return {
         "role": words(holder.role),
         "index": holder.index,
@@ -159,7 +159,7 @@ def holder_document(holder: Holder) -> dict[str, Any]:
         "bond_wei": str(holder.bond),
         "ready": holder.is_ready or holder.role is Role.PROVIDER,
         "released": holder.is_released,
-        "fallen": holder.has_fallen,
+        "slashed": holder.is_slashed,
     }
 
 
@@ -169,11 +169,11 @@ def _game(game: GameRecord, ledger: Ledger, name: Names) -> dict[str, Any]:
     return {
         "game": game.id,
         "round": claim.round,
-        "via": window_of(claim),
+        "through_round": window_of(claim),
         "seat": claim.seat,
         "segment": claim.segment,
-        "is_link": claim.is_link,
-        "about": "a fine" if about and about[1] is Role.VERIFIER else "a seat's work",
+        "is_update_proof": claim.is_update_proof,
+        "about": "a valid entry" if about and about[1] is Role.VERIFIER else "a seat's work",
         "holder": name(claim.holder),
         "holder_account": claim.holder,
         "challenger": name(game.challenger),
@@ -187,7 +187,7 @@ def _game(game: GameRecord, ledger: Ledger, name: Names) -> dict[str, Any]:
 
 
 def _step(item: Indexed, name: Names) -> dict[str, Any]:
-    step = place(_sentence(item, name), item)
+    step = log_line(_sentence(item, name), item)
     return step | {"time": item.block.timestamp, "is_move": type(item.event) not in NOT_MOVES}
 
 
@@ -232,7 +232,7 @@ def _moves(ledger: Ledger, name: Names) -> list[dict[str, Any]]:
     The amounts of a kind add up to the ledger's sums, and what was taken to the losses.
     """
     return [
-        place(_sentence(item, name), item)
+        log_line(_sentence(item, name), item)
         | {"kind": kind, "wei": str(wei), "time": item.block.timestamp}
         for item in ledger.items
         for kind, wei in amounts_of(item.event)
@@ -241,7 +241,7 @@ def _moves(ledger: Ledger, name: Names) -> list[dict[str, Any]]:
 
 
 def losses_document(ledger: Ledger, name: Names = str) -> list[dict[str, Any]]:
-    """What misses and falls took of bonds, oldest first."""
+    """What missed duties and slashes took of bonds, oldest first."""
     return [
         {
             "account": loss.account,
@@ -257,7 +257,7 @@ def losses_document(ledger: Ledger, name: Names = str) -> list[dict[str, Any]]:
 
 
 def _safety(view: JobView) -> dict[str, Any]:
-    """Rounds of which more seats fell than the rule bears, and what to go on from then."""
+    """Rounds of which more seats were slashed than the rule bears, and what to go on from then."""
     safe = last_safe(view)
     return {
         "rounds": [int(round) for round in unsafe_rounds(view)],
@@ -279,6 +279,8 @@ def _log(ledger: Ledger, name: Names) -> dict[str, Any]:
         if text is None:
             continue
         count += 1
-        kind, then = type(item.event).__name__, moment.to_plain()
-        lines.append(place(text, item) | {"time": item.block.timestamp, "kind": kind, "then": then})
+        kind, then = type(item.event).__name__, moment.to_json_value()
+        lines.append(
+            log_line(text, item) | {"time": item.block.timestamp, "kind": kind, "then": then}
+        )
     return {"count": count, "lines": list(lines)}

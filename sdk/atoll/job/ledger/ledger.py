@@ -15,16 +15,16 @@ from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
 from atoll.chain.structs import Escrow
-from atoll.job.event_text import MISSES, concerns, disputed
+from atoll.job.event_text import MISSED_DUTIES, concerns, disputed
 from atoll.job.ledger.entries import ABSENCES, PHASE_OF, Loss, Moment, RoundTimes
 from atoll.job.ledger.payments import Payments
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import GameRecord, parties
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.game_machine import Outcome
+from atoll.protocol.games.moves import Claim
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import NO_ROUND, Address, HolderId, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_ROUND, Address, HolderId, Role, RoundIndex, SeatIndex
 
 NOT_MOVES: Final = frozenset({ev.Challenged, ev.Began, ev.Decided, ev.Ended})
 """Events of games that none of the two parties' moves bring about."""
@@ -46,7 +46,7 @@ class Ledger:
         view: the job after all of its events; `now` the chain's clock, unix seconds.
         items: events of the job and of games about it, oldest first; `sums` how it stands by them.
         times: of each round that was ever opened.
-        losses: misses and falls, in their order.
+        losses: missed duties and slashes, in their order.
         won: wei of others' bonds that each account got for winning a game.
         seat_logs: by round, seat, and what it is; of a round that opened twice the later ones.
         audit_reports: where each was opened, by round and auditor.
@@ -114,13 +114,13 @@ class Ledger:
         return sum(amounts.get(reason, 0) for amounts in self.payments.paid.values())
 
     def lost(self, account: Address) -> int:
-        """Wei that an account's bonds lost, by misses and by falls."""
+        """Wei that an account's bonds lost, by missed duties and by slashes."""
         return sum(loss.wei for loss in self.losses if loss.account == account)
 
     def missed(self, account: Address) -> int:
-        """The part of it that was cut for absences."""
-        cuts = (loss for loss in self.losses if loss.account == account)
-        return sum(loss.wei for loss in cuts if loss.miss in ABSENCES)
+        """The part of it that was penalised for absences."""
+        penalties = (loss for loss in self.losses if loss.account == account)
+        return sum(loss.wei for loss in penalties if loss.missed_duty in ABSENCES)
 
     # --- rounds, seats, games ---
 
@@ -158,8 +158,8 @@ class Ledger:
         self.game_logs[id].append(item)
         claim, event = self.view.games[id].claim, item.event
         about = parties(claim)
-        if about and isinstance(event, ev.Ended) and event.outcome == Outcome.HOLDER_FELL:
-            self._lost_games[about[1:]] = id, claim  # the fall itself is told next
+        if about and isinstance(event, ev.Ended) and event.outcome == Outcome.HOLDER_LOST:
+            self._lost_games[about[1:]] = id, claim  # the slash itself is told next
 
     def _time(self, item: Indexed) -> None:
         at = item.block.timestamp
@@ -188,7 +188,7 @@ class Ledger:
         return round in self.times and self.times[round].status == "running"
 
     def _lose(self, event: ev.ContractEvent) -> None:
-        if isinstance(event, ev.Fell):
+        if isinstance(event, ev.HolderSlashed):
             self.losses.append(self._fall(event))
         elif isinstance(event, ev.Missed):
             loss = Loss(
@@ -196,13 +196,13 @@ class Ledger:
                 role=event.role,
                 index=self.view.holders(event.role)[event.id].index,
                 round=event.round,
-                wei=event.cut,
-                why=MISSES[event.kind],
-                miss=event.kind,
+                wei=event.penalty,
+                why=MISSED_DUTIES[event.kind],
+                missed_duty=event.kind,
             )
             self.losses.append(loss)
 
-    def _fall(self, event: ev.Fell) -> Loss:
+    def _fall(self, event: ev.HolderSlashed) -> Loss:
         """Pay is lost from the first round on that is not FINAL; the bond, for the game's round."""
         round = self.view.round if event.lost_from == NO_ROUND else event.lost_from
         game, why = self._lost_games.pop((event.role, event.id), None), "a key that it never showed"
@@ -233,14 +233,14 @@ class Ledger:
 def winner_of(game: GameRecord) -> Address | None:
     """Who won a game; None while it is open, and where it was not played."""
     winners = {
-        Outcome.HOLDER_FELL: game.challenger,
-        Outcome.CHALLENGER_FELL: game.claim.holder,
+        Outcome.HOLDER_LOST: game.challenger,
+        Outcome.CHALLENGER_LOST: game.claim.holder,
     }
     return winners.get(game.outcome)
 
 
 def paid_seats(view: JobView, settled: SettledRound) -> list[SeatIndex]:
-    """Seats that are paid for a settled round, as things stand: falls and missing keys take pay."""
+    """Seats that are paid for a settled round so far: slashes and missing keys take pay."""
     return [
         seat
         for seat, reveal in sorted(settled.reveals.items())

@@ -15,8 +15,8 @@ from atoll.protocol import events as ev
 from atoll.protocol.holders import Holder
 from atoll.protocol.pay import contest_reward, duties_paid, seat_pay, unpaid
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import NO_HOLDER, SINK, Address, HolderId, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_HOLDER, SINK, Address, HolderId, Role, RoundIndex, SeatIndex
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Payments:
             case ev.ContestSettled():
                 self._settle_contest(event)
             case ev.Proven():
-                text = f"said that seat {event.seat} differs, and it fell"
+                text = f"said that seat {event.seat} has a mismatch, and it was slashed"
                 self._credit_fee(event, text)
             case ev.Credited():
                 self._credited[event.account] += event.amount
@@ -107,13 +107,14 @@ class Payments:
             self._credit(winner, event, self._half(event.round, seat), text)
         elif not event.wrong:
             self._credit_fee(
-                event, f"audited seat {seat}: its holder fell, so the contested fee came back"
+                event,
+                f"audited seat {seat}: its holder was slashed, so the contested fee came back",
             )
         elif (event.id, event.round) not in self._scored and view.params is not None:
-            # Only an auditor's first wrong word of a round is worth anything.
+            # Only an auditor's first wrong digest of a round is worth anything.
             self._scored.add((event.id, event.round))
             reward = contest_reward(view.require_terms(), view.params)
-            text = f"showed wrong words of {view.verifiers[event.id].account} about seat {seat}"
+            text = f"showed a wrong digest of {view.verifiers[event.id].account} about seat {seat}"
             self._credit(settled.contests[event.id, seat].by, event, reward, text)
 
     def _half(self, round: RoundIndex, seat: SeatIndex) -> int:
@@ -155,8 +156,8 @@ def _earned(
     earned, lost, terms = {TRAINING: 0, SIGNATURES: 0, AUDITS: 0}, 0, view.require_terms()
     for settled in rounds:
         if holder.role is Role.VERIFIER:
-            place = settled.place_of(holder.id)
-            if place is not None and settled.signers >> place & 1:
+            slot = settled.slot_of(holder.id)
+            if slot is not None and settled.signers >> slot & 1:
                 earned[SIGNATURES] += terms.sign_fee
             earned[AUDITS] += duties_paid(settled, holder) * terms.duty_fee
             continue

@@ -18,12 +18,12 @@ from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.pay import round_pay
 from atoll.protocol.safety import last_safe, unsafe_rounds
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import SeatIndex, bits, to_bitmap
 from atoll.protocol.views import JobView
-from atoll.protocol.words import SeatIndex, bits, to_bitmap
 from atoll.storage.cid import cid_text
 
 Row: TypeAlias = dict[str, Any]
-"""A round as JSON has it; seats by number, but for `committee` and `signed`, which are places.
+"""A round as JSON has it; seats by number, but for `committee` and `signed`, which are slots.
 
 `phase` is train, reveal or merge; of a settled round what its audit waits for: audit (audit
 reports), open, keys, window, game; final, where nothing changes any more; void, where nobody took
@@ -33,8 +33,8 @@ part. That is over at `until` at the latest, in unix seconds; 0 where it is over
 left out of the merge, `named` by the checks alone, `merged_seats` those that the rule merged, and
 `merged` how many it certified. `drawn` are to be audited: `valid` and `mismatch` is what was opened
 about them, `accusations` who said where they differ. `paid` and `cost_wei` are as things stand,
-`slashed` those whose holders lost the round. A round is `is_unsafe` where more fell than the merge
-bears, and `is_consistent` where the certificate's facts are those that the events give.
+`slashed` those whose holders lost the round. A round is `is_unsafe` where more were slashed than
+the merge bears, and `is_consistent` where the certificate's record are those that the events give.
 """
 _SEATS: Final = (
     "seated", "committed", "revealed", "committee", "available", "excluded", "named",
@@ -56,14 +56,14 @@ def safe_round(view: JobView) -> int | None:
     """The last round after which the model is safe; None where that is the newest there is.
 
     Raises:
-        ConfigError: more fell in the first round than its merge bears.
+        ConfigError: more were slashed in the first round than its merge bears.
     """
     before = last_safe(view).before
     if before == len(view.settled):
         return None
     if before == 0:
         raise ConfigError(
-            f"job {view.job_id} has no safe model: more fell in its first round than that bears",
+            f"job {view.job_id} has no safe model: more were slashed in round 0 than it bears",
             next_step="submit the job's file anew, with --again",
         )
     return before - 1
@@ -89,7 +89,7 @@ def round_rows(ledger: Ledger, name: Names = str) -> list[Row]:
 
 def _clock(ledger: Ledger, round: int, phase: str, until: int) -> Row:
     times = ledger.times[round]
-    return {"round": round, "phase": phase, "until": until} | times.to_plain()
+    return {"round": round, "phase": phase, "until": until} | times.to_json_value()
 
 
 def _phase(settled: SettledRound, now: int, *, is_final: bool) -> tuple[str, int]:
@@ -112,7 +112,7 @@ def _running(running: OpenRound) -> Row:
 
 
 def _settled(ledger: Ledger, settled: SettledRound, name: Names) -> Row:
-    view, verdict, facts = ledger.view, settled.verdict, settled.facts
+    view, verdict, record = ledger.view, settled.verdict, settled.record
     accusations = list(_accusations(view, settled, name))
     mismatch = to_bitmap(item["seat"] for item in accusations)
     lost_from = {s: view.providers[item.holder].lost_from for s, item in settled.reveals.items()}
@@ -120,9 +120,9 @@ def _settled(ledger: Ledger, settled: SettledRound, name: Names) -> Row:
     return {
         "seated": to_bitmap(settled.seats),
         "committed": to_bitmap(seat for seat, events in logs.items() if "commit" in events),
-        "revealed": facts.revealed,
-        "committee": facts.committee,
-        "available": facts.available,
+        "revealed": record.revealed,
+        "committee": record.committee,
+        "available": record.available,
         "excluded": verdict.excluded,
         "named": verdict.excluded & ~settled.accused,
         "merged": verdict.merged,
@@ -146,23 +146,23 @@ def _accusations(view: JobView, settled: SettledRound, name: Names) -> Iterator[
     for auditor, body in settled.bodies.items():
         account = view.verifiers[auditor].account
         for duty in body.duties:
-            if not duty.is_fine:
-                is_link = duty.at == settled.reveals[duty.seat].segments
-                where = {"seat": duty.seat, "segment": duty.at, "is_link": is_link}
+            if not duty.is_valid:
+                is_update_proof = duty.at == settled.reveals[duty.seat].segments
+                where = {"seat": duty.seat, "segment": duty.at, "is_update_proof": is_update_proof}
                 yield where | {"auditor": name(account), "account": account}
 
 
 def _called_valid(settled: SettledRound) -> Iterator[SeatIndex]:
-    """Seats that an opened report calls fine, in words that nobody has contested."""
+    """Seats that an opened report calls valid, in words that nobody has contested."""
     for auditor, body in settled.bodies.items():
         for duty in body.duties:
-            if duty.is_fine and (auditor, duty.seat) not in settled.contests:
+            if duty.is_valid and (auditor, duty.seat) not in settled.contests:
                 yield duty.seat
 
 
 def _cost(view: JobView, settled: SettledRound) -> int:
-    """Pay that stands, and fees; what falls took is burnt and costs as much."""
+    """Pay that stands, and fees; what slashes took is burnt and costs as much."""
     terms = view.require_terms()
     holders = [view.providers[reveal.holder] for reveal in settled.reveals.values()]
-    holders += [view.verifiers[id] for id in dict.fromkeys(settled.places.values())]
+    holders += [view.verifiers[id] for id in dict.fromkeys(settled.slots.values())]
     return sum(round_pay(terms, settled, holder) for holder in holders)

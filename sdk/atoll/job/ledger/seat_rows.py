@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from atoll.job.event_text import Names, tokens, via, words
-from atoll.job.ledger.entries import place
+from atoll.job.event_text import Names, through_round, tokens, words
+from atoll.job.ledger.entries import log_line
 from atoll.job.ledger.ledger import Ledger
 from atoll.job.serialization import plain_of
 from atoll.protocol.game_records import parties
@@ -20,13 +20,13 @@ from atoll.protocol.merge_inputs import is_whole_enough
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.pay import seat_pay
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import Address, HolderId, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, HolderId, Role, RoundIndex, SeatIndex
 from atoll.storage.cid import cid_text
 
 STATES: Final[Mapping[str, tuple[str, str]]] = {
-    "slashed": ("F", "fell: the holder lost its bond, and its pay from this round on"),
-    "mismatch": ("A", "an auditor's result differs"),
+    "slashed": ("F", "slashed: the holder lost its bond, and its pay from this round on"),
+    "mismatch": ("A", "an auditor's result is another"),
     "missed": ("M", "missed a commit or a reveal"),
     "keyless": ("K", "showed no key, and is not paid"),
     "unavailable": ("N", "revealed, but the committee had no copy"),
@@ -34,8 +34,8 @@ STATES: Final[Mapping[str, tuple[str, str]]] = {
     "partial": ("P", "did a part of the round"),
     "valid": ("✓", "drawn, and fine"),
     "drawn": ("D", "drawn, nobody has said anything yet"),
-    "paid": ("·", "had, merged and paid"),
-    "stopped": ("S", "stopped: it disagreed, or fell"),
+    "paid": ("·", "available, merged and paid"),
+    "stopped": ("S", "stopped: it disagreed, or was slashed"),
     "trains": ("T", "trains"),
     "committed": ("C", "has committed"),
     "revealed": ("R", "has revealed"),
@@ -54,7 +54,7 @@ class SeatRow:
         text: everything that is known about it, in sentences.
         segments: that it revealed.
         paid_wei: for training, as things stand.
-        evidence: what shows it: a name, and a CID or a place in the chain.
+        evidence: what shows it: a name, and a CID or a slot in the chain.
     """
 
     state: str
@@ -64,7 +64,7 @@ class SeatRow:
     paid_wei: int = 0
     evidence: tuple[Mapping[str, Any], ...] = ()
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """As JSON has it."""
         return plain_of(self)
 
@@ -101,12 +101,12 @@ class SeatRows:
         holder, segments = running.seats[seat], 0
         who = self._who(holder)
         if running.stopped >> seat & 1:
-            state, text = "stopped", f"{who} stopped: it disagreed, or fell."
+            state, text = "stopped", f"{who} stopped: it disagreed, or was slashed."
         elif seat in running.reveals:
             segments = running.reveals[seat].segments
-            having = sum(has >> seat & 1 for has in running.words.values())
+            having = sum(has >> seat & 1 for has in running.votes.values())
             members = running.committee.bit_count()
-            had = f" {having} of {members} members have its update." if running.words else ""
+            had = f" {having} of {members} members have its update." if running.votes else ""
             state, text = "revealed", f"{who} revealed {self._of_whole(segments)}.{had}"
         elif seat in running.commits:
             state, text = "committed", f"{who} has committed."
@@ -146,7 +146,7 @@ class SeatRows:
         who, missing = self._who(holder), "reveal" if "commit" in logs else "commit"
         state, text = "missed", f"{who} did not {missing} in time. Not paid."
         if "stop" in logs:
-            state, text = "stopped", f"{who} stopped: it disagreed, or fell. Not paid."
+            state, text = "stopped", f"{who} stopped: it disagreed, or was slashed. Not paid."
         evidence = tuple(self._logs(settled.round, seat))
         return SeatRow(state, text, self._account(holder), evidence=evidence)
 
@@ -167,40 +167,43 @@ class SeatRows:
             about = parties(game.claim)
             state = "mismatch" if about and about[1] is Role.PROVIDER and game.is_open else "paid"
             end = "open" if game.is_open else words(game.outcome)
-            yield state, f"Game {game.id} about it{via(game.claim)}: {end}."
+            yield state, f"Game {game.id} about it{through_round(game.claim)}: {end}."
         if settled.round >= holder.lost_from:
-            yield "slashed", f"Its holder fell and lost its pay from round {holder.lost_from} on."
+            yield (
+                "slashed",
+                f"Its holder was slashed and lost its pay from round {holder.lost_from} on.",
+            )
 
     def _merged(self, settled: SettledRound, seat: SeatIndex) -> Iterator[tuple[str, str]]:
         """What became of a revealed update."""
-        facts, reveal, whole = (
-            settled.facts,
+        record, reveal, whole = (
+            settled.record,
             settled.reveals[seat],
             self.view.require_terms().segments,
         )
-        if not facts.available >> seat & 1:
-            having = sum(has >> seat & 1 for has in settled.words.values())
-            members = facts.committee.bit_count()
+        if not record.available >> seat & 1:
+            having = sum(has >> seat & 1 for has in settled.votes.values())
+            members = record.committee.bit_count()
             later = " Later more than half had it." if settled.pay >> seat & 1 else ""
             yield "unavailable", f"Only {having} of {members} members had its update.{later}"
-        elif settled.fallen >> seat & 1:
-            yield "excluded", "Had, and not merged: its holder had fallen before."
+        elif settled.slashed >> seat & 1:
+            yield "excluded", "Available, and not merged: its holder had been slashed before."
         elif settled.verdict.excluded >> seat & 1:
             why = (
                 "it was accused"
                 if settled.accused >> seat & 1
                 else "it stood out among the updates"
             )
-            yield "excluded", f"Had, and excluded from the merge: {why}."
+            yield "excluded", f"Available, and excluded from the merge: {why}."
         elif not is_whole_enough(reveal.segments, whole):
             vain = (
                 " Nothing was merged, so it earns nothing." if settled.unearned >> seat & 1 else ""
             )
-            yield "partial", f"Had, and too short to be merged.{vain}"
+            yield "partial", f"Available, and too short to be merged.{vain}"
         elif settled.verdict.merged:
-            yield "paid", "Had and merged."
+            yield "paid", "Available and merged."
         else:
-            yield "paid", "Had; nothing was merged."
+            yield "paid", "Available; nothing was merged."
 
     def _audited(self, settled: SettledRound, seat: SeatIndex) -> Iterator[tuple[str, str]]:
         if not settled.drawn >> seat & 1:
@@ -212,11 +215,11 @@ class SeatRows:
                     continue
                 is_audited, who = True, self.names(self.view.verifiers[auditor].account)
                 if (auditor, seat) in settled.contests:
-                    yield "drawn", f"{who} said fine, with words that were shown to be wrong."
-                elif duty.is_fine:
+                    yield "drawn", f"{who} said valid, with work tags that were shown to be wrong."
+                elif duty.is_valid:
                     yield "valid", f"{who} trained it again: fine."
                 else:
-                    yield "mismatch", f"{who} trained it again: segment {duty.at} differs."
+                    yield "mismatch", f"{who} trained it again: segment {duty.at} has a mismatch."
         if not is_audited:
             yield "drawn", "Drawn to be audited."
 
@@ -233,16 +236,16 @@ class SeatRows:
 
     def _logs(self, round: int, seat: SeatIndex) -> Iterator[Mapping[str, Any]]:
         logs = self.ledger.logs_of(round, seat)
-        return (place(name, item) for name, item in logs.items())
+        return (log_line(name, item) for name, item in logs.items())
 
     def _auditors_logs(self, settled: SettledRound, seat: SeatIndex) -> Iterator[Mapping[str, Any]]:
         for auditor, body in settled.bodies.items():
             item = self.ledger.audit_reports.get((settled.round, auditor))
             if item is not None and any(duty.seat == seat for duty in body.duties):
-                yield place(
+                yield log_line(
                     f"audit report of {self.names(self.view.verifiers[auditor].account)}", item
                 )
         for game in self.ledger.games_by_seat.get((settled.round, seat), []):
             logs = self.ledger.game_logs.get(game.id)
             if logs:
-                yield place(f"game {game.id}", logs[0])
+                yield log_line(f"game {game.id}", logs[0])

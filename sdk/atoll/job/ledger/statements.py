@@ -10,16 +10,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from atoll.job.ledger.entries import AUDITS, CUTS, REASONS, SIGNATURES, TRAINING, Line, Loss, State
+from atoll.job.ledger.entries import (
+    AUDITS,
+    PENALTIES,
+    REASONS,
+    SIGNATURES,
+    TRAINING,
+    Line,
+    Loss,
+    State,
+)
 from atoll.job.ledger.ledger import Ledger
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
 from atoll.protocol.holders import Holder
-from atoll.protocol.late_votes import electors, having, is_had_late, without_pay
+from atoll.protocol.late_votes import electors, having, is_available_late, without_pay
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import Address, JobId, Phase, Role, SeatIndex, SlotIndex, Terms, bits
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, JobId, Phase, PlaceIndex, Role, SeatIndex, Terms, bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +46,22 @@ class Statement:
     faults: tuple[str, ...]
 
     def total(self, state: State) -> int:
-        """Wei of all lines in a state, without what was cut."""
-        return sum(x.wei for x in self.lines if x.state is state and x.what != CUTS)
+        """Wei of all lines in a state, without what was taken."""
+        return sum(x.wei for x in self.lines if x.state is state and x.what != PENALTIES)
 
     @property
-    def cut(self) -> int:
-        """Wei that misses and falls took of bonds."""
-        return sum(line.wei for line in self.lines if line.what == CUTS)
+    def penalty(self) -> int:
+        """Wei that missed duties and slashes took of bonds."""
+        return sum(line.wei for line in self.lines if line.what == PENALTIES)
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "job": self.job,
             **{f"{s.name.lower()}_wei": str(self.total(s)) for s in State},
-            "cut_wei": str(self.cut),
+            "penalty_wei": str(self.penalty),
             "paid_for_wei": {name: str(self.paid.get(name, 0)) for name in REASONS},
-            "lines": [line.to_plain() for line in self.lines],
+            "lines": [line.to_json_value() for line in self.lines],
             "faults": list(self.faults),
         }
 
@@ -77,8 +86,12 @@ def _holders(view: JobView, account: Address) -> Iterator[Holder]:
 
 
 def _cut(loss: Loss) -> Line:
-    text = f"cut for {loss.why}" if loss.miss is not None else f"fell to {loss.winner}: {loss.why}"
-    return Line(loss.round, loss.role, loss.index, CUTS, State.LOST, loss.wei, text)
+    text = (
+        f"penalised for {loss.why}"
+        if loss.missed_duty is not None
+        else f"slashed for {loss.winner}: {loss.why}"
+    )
+    return Line(loss.round, loss.role, loss.index, PENALTIES, State.LOST, loss.wei, text)
 
 
 def _differences(lines: Sequence[Line], paid: dict[str, int]) -> Iterator[str]:
@@ -97,7 +110,7 @@ def jobs_of(events: Iterable[ev.ContractEvent], account: Address) -> list[JobId]
 
 @dataclass(frozen=True)
 class _Lines:
-    """The lines of one holder of a seat or a place."""
+    """The lines of one holder of a seat or a slot."""
 
     view: JobView
     now: int
@@ -133,10 +146,10 @@ class _Lines:
         return Line(settled.round, holder.role, holder.index, what, state, wei, text, until)
 
     def _earned(self, settled: SettledRound, what: str, wei: int, text: str) -> Line:
-        """An amount that stands as things are: paid, due, pending, or lost with a fall."""
+        """An amount that stands as things are: paid, due, pending, or lost with a slash."""
         holder = self.holder
         if holder.role is Role.PROVIDER and settled.round >= holder.lost_from:
-            state, text = State.LOST, f"{text}; fell: all that was not FINAL is burnt"
+            state, text = State.LOST, f"{text}; slashed: all that was not FINAL is burnt"
         elif settled.round < holder.claimed_to:
             state = State.PAID
         elif self.view.is_final(holder.role, holder.id, settled.round, self.now):
@@ -180,18 +193,19 @@ class _Lines:
         if settled.struck >> seat & 1:
             shown = "a key that it had not committed to" if seat in settled.keys else "no key"
             return State.LOST, f"struck: it was drawn, and showed {shown}"
-        if settled.facts.available >> seat & 1:
+        if settled.record.available >> seat & 1:
             return State.LOST, "its pay was taken"
-        return self._not_had(settled, seat)
+        return self._unavailable(settled, seat)
 
-    def _not_had(self, settled: SettledRound, seat: SeatIndex) -> tuple[State, str]:
+    def _unavailable(self, settled: SettledRound, seat: SeatIndex) -> tuple[State, str]:
         """Who said to have its update, in time or late: late votes may pay it until AUDIT ends."""
-        had = sum(bool(has >> seat & 1) for has in settled.words.values())
-        text = f"not had: {had} of {settled.facts.committee.bit_count()} said to have its update"
+        votes_for = sum(bool(has >> seat & 1) for has in settled.votes.values())
+        members = settled.record.committee.bit_count()
+        text = f"not available: {votes_for} of {members} said to have its update"
         asked, have = electors(self.view, settled), having(self.view, settled, seat)
         if any(has >> seat & 1 for has in settled.late.values()):
             text += f", with late votes {have.bit_count()} of {asked.bit_count()}"
-        is_enough = is_had_late(self.view, settled, seat)
+        is_enough = is_available_late(self.view, settled, seat)
         if seat not in without_pay(self.view, settled, self.now):
             late = ", enough, and nobody sent the grant before AUDIT ended" * is_enough
             return State.UNEARNED, text + late
@@ -216,18 +230,18 @@ class _Lines:
     # --- verifiers ---
 
     def _signature(self, settled: SettledRound) -> Iterator[Line]:
-        fee, place = self.terms.sign_fee, settled.place_of(self.holder.id)
-        if place is None or not settled.facts.committee >> place & 1:
+        fee, slot = self.terms.sign_fee, settled.slot_of(self.holder.id)
+        if slot is None or not settled.record.committee >> slot & 1:
             return
-        if settled.signers >> place & 1:
+        if settled.signers >> slot & 1:
             yield self._earned(settled, SIGNATURES, fee, "signed the merge")
             return
         state, why = State.UNEARNED, "no signature"
         is_last, is_over = settled is self.view.settled[-1], self.view.phase is Phase.CLOSED
         if not any(settled.digest):
             why = "settled without a certificate: nobody signed"
-        elif not settled.unsigned >> place & 1:
-            why = "no signature: its word lacked an update that most had"
+        elif not settled.unsigned >> slot & 1:
+            why = "no signature: its vote lacked an update that most had"
         elif is_last and (not is_over or self.now < settled.clock.audit_end):
             end = "AUDIT ends" if is_over else "the next settlement"
             state, why = State.PENDING, f"no signature yet: taken until {end}"
@@ -236,8 +250,8 @@ class _Lines:
     def _on_committee(self, running: OpenRound) -> Iterator[Line]:
         if running.phase is not Phase.MERGE:
             return
-        for place in map(PlaceIndex, bits(running.committee)):
-            if running.places[place] == self.holder.id:
+        for slot in map(SlotIndex, bits(running.committee)):
+            if running.slots[slot] == self.holder.id:
                 text = "of the committee; the round is not settled"
                 fee = self.terms.sign_fee
                 yield self._line(running, SIGNATURES, State.PENDING, fee, text)
@@ -251,7 +265,7 @@ class _Lines:
                 yield self._line(settled, AUDITS, state, fee, f"audit of seat {seat}: {why}")
             elif (self.holder.id, seat) in settled.contests:
                 yield self._contested(settled, seat)
-            elif not duty.is_fine:
+            elif not duty.is_valid:
                 yield self._accusation(settled, duty)
             else:
                 yield self._earned(settled, AUDITS, fee, f"audited seat {seat}: fine")
@@ -271,19 +285,21 @@ class _Lines:
         return State.UNEARNED, "missed, the audit report was not opened"
 
     def _accusation(self, settled: SettledRound, duty: Duty) -> Line:
-        """What a *differs* earns, which is credited once its seat has fallen."""
+        """What a *mismatch* earns, which is credited once its seat has been slashed."""
         fee, seat = self.terms.duty_fee, duty.seat
         text = f"audited seat {seat}: differs at segment {duty.at}"
         if (self.holder.id, seat) in settled.proven:
-            text += "; it fell, and the fee came as credit"
+            text += "; it was slashed, and the fee came as credit"
             return self._line(settled, AUDITS, State.UNEARNED, 0, text)
-        if self.view.providers[settled.seats[seat]].has_fallen:
-            text += "; it fell: not yet credited"
+        if self.view.providers[settled.seats[seat]].is_slashed:
+            text += "; it was slashed: not yet credited"
             return replace(self._line(settled, AUDITS, State.PENDING, fee, text), until=None)
         if self.now < settled.clock.window_end:
-            text += "; it earns once the seat has fallen"
+            text += "; it earns once the seat has been slashed"
             return self._line(settled, AUDITS, State.PENDING, fee, text)
-        return self._line(settled, AUDITS, State.UNEARNED, fee, f"{text}; the seat has not fallen")
+        return self._line(
+            settled, AUDITS, State.UNEARNED, fee, f"{text}; the seat has not been slashed"
+        )
 
     def _contested(self, settled: SettledRound, seat: SeatIndex) -> Line:
         contest, fee = settled.contests[self.holder.id, seat], self.terms.duty_fee
@@ -292,7 +308,7 @@ class _Lines:
             text += f": contested by {contest.by}, not decided before the seat's round is FINAL"
             return self._line(settled, AUDITS, State.PENDING, fee, text)
         if contest.is_wrong:
-            text += f": wrong words, shown by {contest.by}"
+            text += f": a wrong digest, shown by {contest.by}"
             return self._line(settled, AUDITS, State.LOST, fee, text)
         text += ": contested, and the fee came back as credit"
         return self._line(settled, AUDITS, State.UNEARNED, 0, text)

@@ -14,18 +14,18 @@ from atoll.job.event_text import tokens
 def round_line(row: Mapping[str, Any], now: int) -> dict[str, object]:
     """A line of the table of rounds."""
     left = f" {row['until'] - now} s" if row["until"] > now else ""
-    audits = f"{_seats(row['drawn'])}: {_seats(row['valid'])} fine"
-    audits += f", {_seats(row['mismatch'])} differ" if row["mismatch"] else ""
+    audits = f"{_seats(row['drawn'])}: {_seats(row['valid'])} valid"
+    audits += f", {_seats(row['mismatch'])} mismatch" if row["mismatch"] else ""
     there = row["committed" if row["phase"] == "train" else "revealed"]
     return {
         "round": row["round"],
         "phase": row["phase"] + left + (", unsafe" if row["is_unsafe"] else ""),
         "there": f"{_seats(there)} of {_seats(row['seated'])}",
-        "had": _seats(row["available"]),
+        "available": _seats(row["available"]),
         "excluded": _seats(row["excluded"]),
         "audited": audits if row["drawn"] else "",
         "paid": _seats(row["paid"]),
-        "fell": _seats(row["slashed"]),
+        "slashed": _seats(row["slashed"]),
         "cost": _tokens(row["cost_wei"]),
     }
 
@@ -54,7 +54,7 @@ def unsafe_lines(unsafe: Mapping[str, Any]) -> Iterator[str]:
     if unsafe["rounds"]:
         which, before = ", ".join(map(str, unsafe["rounds"])), unsafe["safe_before"]
         back = f"that after round {before - 1}" if before else "the job's first one"
-        yield f"UNSAFE: in rounds {which} more seats fell than the merge bears; use {back}"
+        yield f"UNSAFE: in rounds {which} more seats were slashed than the merge bears; use {back}"
 
 
 def count_text(number: int, what: str) -> str:
@@ -69,8 +69,8 @@ def _accusations(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"round {row['round']}: {item['auditor']} says that {where}"
     for game in document["games"]:
         whose = f"{_place(game)} of seat {game['seat']} in round {game['round']}"
-        if game["via"] != game["round"]:
-            whose += f" via round {game['via']}"
+        if game["through_round"] != game["round"]:
+            whose += f" through round {game['through_round']}"
         end = "not played" if game["winner"] is None else f"{game['winner']} wins"
         moves = sum(move["is_move"] for move in game["moves"])
         after = f", after {count_text(moves, 'move')}" if moves else ""
@@ -79,7 +79,7 @@ def _accusations(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _place(about: Mapping[str, Any]) -> str:
     """What of a seat's round is disputed."""
-    return "the update" if about["is_link"] else f"segment {about['segment']}"
+    return "the update" if about["is_update_proof"] else f"segment {about['segment']}"
 
 
 def _losses(losses: Iterable[Mapping[str, Any]]) -> Iterator[str]:

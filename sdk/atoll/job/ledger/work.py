@@ -13,8 +13,8 @@ from atoll.job.event_text import words
 from atoll.job.ledger.ledger import paid_seats
 from atoll.job.serialization import plain_of
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import Address, Role, SeatIndex, SlotIndex, bits
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, PlaceIndex, Role, SeatIndex, bits
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Work:
     audits: int = 0
     mismatches: int = 0
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """For JSON."""
         return plain_of(self)
 
@@ -54,7 +54,7 @@ def work_done(view: JobView, rounds: Sequence[SettledRound]) -> dict[tuple[Role,
         for auditor, body in settled.bodies.items():
             work = done.setdefault((Role.VERIFIER, view.verifiers[auditor].account), Work())
             work.audits += len(body.duties)
-            work.mismatches += sum(not duty.is_fine for duty in body.duties)
+            work.mismatches += sum(not duty.is_valid for duty in body.duties)
     return done
 
 
@@ -66,14 +66,14 @@ def tokens_paid(view: JobView, settled: SettledRound) -> dict[SeatIndex, int]:
 
 
 def signers(view: JobView, settled: SettledRound) -> list[Address]:
-    """Accounts of the places that signed a round's merge."""
-    places = map(PlaceIndex, bits(settled.signers))
-    return [view.verifiers[settled.places[place]].account for place in places]
+    """Accounts of the slots that signed a round's merge."""
+    slots = map(SlotIndex, bits(settled.signers))
+    return [view.verifiers[settled.slots[slot]].account for slot in slots]
 
 
 def member_work(done: dict[tuple[Role, Address], Work]) -> list[dict[str, Any]]:
     """The same for JSON."""
     return [
-        {"role": words(role), "account": account} | work.to_plain()
+        {"role": words(role), "account": account} | work.to_json_value()
         for (role, account), work in done.items()
     ]

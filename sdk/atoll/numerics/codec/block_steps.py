@@ -33,10 +33,10 @@ import numpy as np
 import numpy.typing as npt
 
 from atoll.errors import MalformedUpdate
-from atoll.numerics.codec.base import PIECE, UpdateCodec
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.codec.grid import Float32Vector, Int8Vector, to_odd
+from atoll.numerics.codec.grid_rounding import Float32Vector, Int8Vector, to_odd
 from atoll.numerics.codec.packing import pack, packed_length, unpack
+from atoll.numerics.codec.update_codec import PIECE, UpdateCodec
 from atoll.protocol.codecs import CODECS
 
 BLOCK = 32
@@ -74,7 +74,7 @@ class Levels:
         return np.concatenate(found)
 
     def _steps(self, rows: Float32Vector) -> Indices:
-        found = np.empty(len(rows), dtype=np.uint8)
+        indices = np.empty(len(rows), dtype=np.uint8)
         last = rows.shape[1] - 1 - rows.shape[1] // self.share
         reaches = STEPS[:-1].astype(np.float32) * np.float32(self.reach)
         for at in range(0, len(rows), _BLOCKS_AT_ONCE):
@@ -82,8 +82,8 @@ class Levels:
             magnitudes.partition(last, axis=1)  # those after it may exceed the reach, it may not
             by_share = np.searchsorted(reaches, magnitudes[:, last])
             by_largest = np.searchsorted(reaches * 2, magnitudes[:, last:].max(axis=1))
-            found[at : at + _BLOCKS_AT_ONCE] = np.maximum(by_share, by_largest)
-        return found
+            indices[at : at + _BLOCKS_AT_ONCE] = np.maximum(by_share, by_largest)
+        return indices
 
     def codes(self, scaled: Float32Vector, steps: Indices, block: int) -> Indices:
         """The codes of the values, each divided by its block's step; overwrites `scaled`."""
@@ -145,7 +145,7 @@ class BlockStepBody:
         return values
 
     def _dithers(self, steps: Indices, length: int, piece: int) -> Iterator[tuple[int, Int8Vector]]:
-        """Each piece's first place, and its integers; none without a key."""
+        """Each piece's first position, and its integers; none without a key."""
         if self.dither is None:
             return
         for at in range(0, length, PIECE):

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from atoll.numerics.codec.base import Exponents, UpdateCodec
-from atoll.numerics.codec.grid import Float32Vector, Int8Vector, as_tensors
-from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.grid_rounding import Float32Vector, Int8Vector, as_tensors
 from atoll.numerics.codec.sparse import decode_body, encode_body, section_lengths
+from atoll.numerics.codec.update_codec import Exponents, UpdateCodec
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.protocol.codecs import CODECS
 
 if TYPE_CHECKING:

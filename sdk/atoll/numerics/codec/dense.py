@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from atoll.errors import MalformedUpdate
-from atoll.numerics.codec.base import UpdateCodec
-from atoll.numerics.codec.grid import Float32Vector, Int8Vector, to_nearest
+from atoll.numerics.codec.grid_rounding import Float32Vector, Int8Vector, to_nearest
 from atoll.numerics.codec.packing import pack, packed_length, unpack
+from atoll.numerics.codec.update_codec import UpdateCodec
 from atoll.protocol.codecs import CODECS
 
 LIMIT = 127

@@ -1,7 +1,8 @@
 """The dither of updates: keccak in counter mode under a key that everybody can work out.
 
 Whoever reads an update needs the noise that its writer added, and a contract must be able to work
-out one coordinate's, so it is a function of (data seed, seat, section, place): SPEC.md, section 12.
+out one coordinate's, so it is a function of (data seed, seat, section, position): SPEC.md, section
+12.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from atoll.numerics.kernels.keccak import DIGEST_BYTES, Bytes, keccak_rows
 from atoll.protocol.hashing import dither_key
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 
 DELTA_SECTION: Final = 0
 """The section of the pseudo-gradient."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from atoll.errors import ConfigError
-from atoll.numerics.codec.base import UpdateCodec
-from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.update_codec import UpdateCodec
+from atoll.numerics.codec.vector_layout import Layout
 
 if TYPE_CHECKING:
     from torch import Tensor

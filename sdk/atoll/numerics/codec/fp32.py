@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 
 from atoll.errors import MalformedUpdate
-from atoll.numerics.codec.base import Exponents, UpdateCodec, pieces
-from atoll.numerics.codec.grid import Float32Vector
+from atoll.numerics.codec.grid_rounding import Float32Vector
 from atoll.numerics.codec.header import body_of, header
-from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.update_codec import Exponents, UpdateCodec, pieces
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.protocol.codecs import CODECS
 
 if TYPE_CHECKING:

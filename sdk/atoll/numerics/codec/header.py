@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping
 
 from atoll.errors import ConfigError, MalformedUpdate
-from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.vector_layout import Layout
 
 MAGIC = b"ATUP"
 VERSION = 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from atoll.numerics.codec.base import Integers, UpdateCodec
 from atoll.numerics.codec.block_steps import (
     BLOCK,
     SIGN,
@@ -23,10 +22,11 @@ from atoll.numerics.codec.dct import DCT_SPARSE, merged_coordinates
 from atoll.numerics.codec.dense import GRID4, GRID8
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.fp32 import FP32
-from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.sparse import KEPT, KEPT_LEVELS, SPARSE
+from atoll.numerics.codec.update_codec import Integers, UpdateCodec
+from atoll.numerics.codec.vector_layout import Layout
 from atoll.protocol.manifest import CodecSpec
-from atoll.protocol.words import ZERO_DIGEST
+from atoll.protocol.types import ZERO_DIGEST
 
 
 def _as_they_are(numerators: Integers, _denominator: int, _length: int) -> Integers:

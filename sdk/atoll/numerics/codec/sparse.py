@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from atoll.errors import MalformedUpdate
-from atoll.numerics.codec.base import UpdateCodec
 from atoll.numerics.codec.block_steps import STEP_BITS, Levels, unpack_steps
-from atoll.numerics.codec.grid import Float32Vector, Int8Vector
+from atoll.numerics.codec.grid_rounding import Float32Vector, Int8Vector
 from atoll.numerics.codec.packing import Codes, pack, packed_length, unpack
+from atoll.numerics.codec.update_codec import UpdateCodec
 from atoll.protocol.codecs import CODECS
 
 CHUNK = 4096
@@ -69,8 +69,8 @@ def chunks_of(length: int) -> int:
 
 def encode_body(scaled: Float32Vector) -> bytes:
     """The body for a vector in grid steps."""
-    places = np.flatnonzero(kept(scaled))
-    values, where = scaled[places], (places, np.arange(len(places)), len(scaled))
+    positions = np.flatnonzero(kept(scaled))
+    values, where = scaled[positions], (positions, np.arange(len(positions)), len(scaled))
     steps = KEPT_LEVELS.steps(values, KEPT)
     codes = KEPT_LEVELS.codes(values, steps, KEPT)
     return b"".join((pack(steps, STEP_BITS), lower_bits(*where), counts(*where), pack(codes, 2)))
@@ -92,22 +92,23 @@ def magnitudes_of(values: Float32Vector) -> Magnitudes:
     return values.view(np.uint32) & _MAGNITUDE
 
 
-def lower_bits(places: Indices, numbers: Indices, length: int) -> bytes:
+def lower_bits(positions: Indices, numbers: Indices, length: int) -> bytes:
     """The lower bits of kept indices, packed.
 
     Args:
-        places: these, ascending; numbers: theirs among the `kept_of(length)`, all unless some are
+        positions: these, ascending; numbers: theirs among the `kept_of(length)`, all unless some
+        are
             missing, of which zeros are said.
     """
     lower = np.zeros(kept_of(length), dtype=np.uint8)
-    lower[numbers] = places & ((1 << GROUP_BITS) - 1)
+    lower[numbers] = positions & ((1 << GROUP_BITS) - 1)
     return pack(lower, GROUP_BITS)
 
 
-def counts(places: Indices, numbers: Indices, length: int) -> bytes:
+def counts(positions: Indices, numbers: Indices, length: int) -> bytes:
     """How many are kept of each group, in unary; as `lower_bits`."""
     ones = np.zeros(kept_of(length) + _groups(length), dtype=np.uint8)
-    ones[(places >> GROUP_BITS) + numbers] = 1
+    ones[(positions >> GROUP_BITS) + numbers] = 1
     return pack(ones, 1)
 
 

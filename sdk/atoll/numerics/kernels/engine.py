@@ -13,10 +13,10 @@ from atoll.errors import ConfigError, NumericsMismatch
 from atoll.numerics.kernels.acceptance import attention_differences, differences, moved
 from atoll.numerics.kernels.build import BuildFailed, Unusable, accepted, cache_folder, load_library
 from atoll.numerics.kernels.compiled import CompiledKernels
+from atoll.numerics.kernels.freed_memory import keep_freed_memory
 from atoll.numerics.kernels.gemm import ROUTES, batched_product, choose_route
 from atoll.numerics.kernels.gpu import is_gpu_failure
 from atoll.numerics.kernels.interface import CPU, Engine, Kernels, WholeAttention
-from atoll.numerics.kernels.memory import keep_freed_memory
 from atoll.numerics.kernels.reference import TorchKernels
 from atoll.numerics.kernels.startup import first_difference
 from atoll.numerics.kernels.variables import (

@@ -76,9 +76,9 @@ class Graphs:
         if key != self._key:
             self._key, self._graph = None, None
             # It compiles kernels and loads libraries, which nobody may who is captured.
-            found = work(inputs)
+            tensors = work(inputs)
             self._key = key
-            return found
+            return tensors
         if self._graph is None and self._fits and Graphs._is_possible:
             self._graph = self._captured(work, inputs, held)
         return work(inputs) if self._graph is None else self._graph.run(inputs)

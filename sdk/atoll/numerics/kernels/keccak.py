@@ -34,12 +34,12 @@ def keccak_rows(rows_NL: Bytes) -> Bytes:
 
 def keccak_each(messages: Sequence[bytes]) -> Bytes:
     """keccak-256 of each message, those of one length at once: [N, 32]."""
-    places = defaultdict[int, list[int]](list)
-    for place, message in enumerate(messages):
-        places[len(message)].append(place)
+    positions = defaultdict[int, list[int]](list)
+    for position, message in enumerate(messages):
+        positions[len(message)].append(position)
     out = np.empty((len(messages), DIGEST_BYTES), dtype=np.uint8)
-    for length, alike in places.items():
-        joined = b"".join([messages[place] for place in alike])
+    for length, alike in positions.items():
+        joined = b"".join([messages[position] for position in alike])
         out[alike] = keccak_rows(np.frombuffer(joined, np.uint8).reshape(len(alike), length))
     return out
 
@@ -83,7 +83,7 @@ def _turned(words: _Words, bits: int) -> _Words:
 
 @cache
 def _turns() -> tuple[tuple[tuple[int, int], int], ...]:
-    """By how many bits rho turns the lane at each place (FIPS 202, section 3.2.2)."""
+    """By how many bits rho turns the lane at each position (FIPS 202, section 3.2.2)."""
     turns, x, y = [((0, 0), 0)], 1, 0
     for t in range(24):
         turns.append(((x, y), (t + 1) * (t + 2) // 2 % 64))

@@ -37,7 +37,7 @@ FLUSH = 2.0**-100
 """Moments below it become 0, so that rows without gradients do not decay into subnormals."""
 _AT_ONCE, _AT_ONCE_GPU = 1 << 20, 1 << 25
 """Elements of the largest tensors that are worked on at once: each takes forty bytes meanwhile, and
-a second run of a step (`train.reference`) has to fit where the first one did. A GPU waits for
+a second run of a step (`train.second_run`) has to fit where the first one did. A GPU waits for
 whoever hands it little at a time."""
 
 

@@ -21,15 +21,15 @@ from atoll.numerics.batch import BatchPosition, DrawnWindows, Windows
 from atoll.numerics.state import SeatState
 from atoll.numerics.tokens import TokenSource
 from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.checkpoint_commitments import StateRoots
 from atoll.protocol.draws import dropout_key
-from atoll.protocol.leaves import StateRoots
-from atoll.protocol.words import Digest, SeatIndex
+from atoll.protocol.types import Digest, SeatIndex
 
 CONTEXT_BYTES: Final = 12 * 32
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ImportContext:
     """What the game knows of a step from the claim, the steps and the job.
 
     Attributes:
@@ -58,18 +58,18 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class TraceSources:
     """Where imports read.
 
     Attributes:
         state: before the step.
-        tables: the bytes of `tables.table_parts`, one after another.
+        tables: the bytes of `schedule_tables.table_parts`, one after another.
         base: the frozen model by name; empty where everything is trained.
-        model: the round's global parameters by name, which only the link reads.
+        model: the round's global parameters by name, which only the update proof reads.
         exponents: the bytes of which the context has the hash, likewise.
     """
 
-    context: Context
+    context: ImportContext
     state: SeatState
     tokens: TokenSource
     tables: bytes
@@ -89,7 +89,7 @@ class Reading:
     tail: bytes
     iteration: int
     inputs: Sequence[Tensor]
-    sources: Sources
+    sources: TraceSources
 
 
 @lru_cache(maxsize=4096)
@@ -105,7 +105,7 @@ def _state(r: Reading) -> Tensor:
     if r.words[2] == 0:
         return state.params[name].flatten()
     group, _, name = name.partition("/")
-    groups = {"m": state.m, "v": state.v, "feedback": state.feedback, "left": state.left}
+    groups = {"m": state.m, "v": state.v, "feedback": state.feedback, "left": state.residual}
     return groups[group][name].flatten()
 
 

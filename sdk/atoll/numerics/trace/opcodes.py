@@ -1,7 +1,7 @@
 """The table of the judge's operations: what a node of the trace may be (SPEC-JUDGE.md, 3).
 
-Rule of this file: an operation's number is its family (high byte) and its place in it; families are
-contracts (`IOneStep`). A row has the template's words, the inputs, the result and the lines of
+Rule of this file: an operation's number is its family (high byte) and its position in it; families
+are contracts (`IOneStep`). A row has the template's words, the inputs, the result and the lines of
 SPEC-STEP.md that it is of; where it has a formula, that is what both languages compute. What the
 law and the contracts have of it is made by `contracts/tools/operations.py`.
 
@@ -224,11 +224,11 @@ class Op(IntEnum):
         "u32: digest ‖ norm, big-endian ‖ losses, big-endian; the digest is 0 where the step is "
         "not finite", "S5, S8")
 
-    # The link. C are the values of all tensors of a section, in ascending order of name. With
-    # dither B is 32. Of a chunk of 4096 values 224 are kept, of the last, of v, k = ⌈v · 224/4096⌉;
-    # K in all. One comes before another if its magnitude is larger, by its bits, or the same and to
-    # the left. Flags are eight a byte from the low bits. M is the matrix of the codec dct
-    # (SPEC-MERGE.md, 2).
+    # The update proof. C are the values of all tensors of a section, in ascending order of name.
+    # With dither B is 32. Of a chunk of 4096 values 224 are kept, of the last, of v, k = ⌈v ·
+    # 224/4096⌉; K in all. One comes before another if its magnitude is larger, by its bits, or the
+    # same and to the left. Flags are eight a byte from the low bits. M is the matrix of the codec
+    # dct (SPEC-MERGE.md, 2).
     SCALED = Row(0x0601, "tensor", "x f32, EXPONENTS' node e", "f32: x · 2^−e[tensor]")
     DIFFERENCE = Each(0x0602, "", "model f32, last f32", "f32",
         formula=lambda m, model, last: model - last)
@@ -251,14 +251,14 @@ class Op(IntEnum):
     SAID = Row(0x060B, "C levels dithered section B", "codes u8 (, indices u8 (, CONTEXT))",
         "i8 [C]: what the codes of CODES, or of GRID4 where levels are 0, say in grid steps, less "
         "the dither of that section")
-    LEFT = Row(0x060C, "tensor first", "w f32, said i8, EXPONENTS' node e",
+    RESIDUAL = Row(0x060C, "tensor first", "w f32, said i8, EXPONENTS' node e",
         "f32: w − said[first + …] · 2^e[tensor]")
     KEPT = Row(0x060D, "C", "n u16 [C, 4]",
         "u8 [⌈C/8⌉]: flags, 1 where a value's four numbers add up to less than k, else 0")
     CHOSEN = Row(0x060E, "C", "flags, x f32 [C]",
         "f32 [K]: the values that are kept, in their order")
     LOWER_BITS = Row(0x060F, "C", "flags",
-        "u8 [⌈K/2⌉]: the places of the kept values modulo 16, two a byte from the low bits")
+        "u8 [⌈K/2⌉]: the positions of the kept values modulo 16, two a byte from the low bits")
     COUNTS = Row(0x0610, "C", "flags", "u8 [⌈(K + ⌈C/16⌉)/8⌉]: of every 16 values a 1 for each "
         "kept one and then a 0, a bit each from the low bits")
     SPREAD = Row(0x0611, "C", "flags, x i8 [K]",
@@ -269,5 +269,5 @@ class Op(IntEnum):
         "i] / 2²² over i; u is 256 · x, half to even, clamped to ±524032, 0 behind the last value")
     INVERSE_DCT = Row(0x0614, "C", "x i8 [64 · ⌈C/64⌉]",
         "i32 [C]: element 64b + i is Σ M[k, i] · x[64b + k] / 2⁶ over k, halves up")
-    LEFT_FINE = Row(0x0615, "tensor first", "w f32, said i32, EXPONENTS' node e",
+    RESIDUAL_FINE = Row(0x0615, "tensor first", "w f32, said i32, EXPONENTS' node e",
         "f32: w − said[first + …] · 2^(e[tensor] − 8)")

@@ -14,27 +14,38 @@ import torch
 from torch import Tensor
 
 from atoll.numerics.kernels.keccak import DIGEST_BYTES
-from atoll.numerics.pieces import Tree, piece_root, tree_of
+from atoll.numerics.pieces import MerkleTree, piece_root, tree_of
 from atoll.numerics.tensors import raw_bytes
-from atoll.numerics.trace import attention, elementwise, floats, integers, links, states
-from atoll.numerics.trace.imports import READS, Reading, Sources
-from atoll.numerics.trace.program import Program, numbers_of, reads_of
-from atoll.protocol.program import Source, Template
-from atoll.protocol.words import Digest
+from atoll.numerics.trace import (
+    attention_operations,
+    elementwise,
+    floats,
+    integers,
+    states,
+    update_proofs,
+)
+from atoll.numerics.trace.imports import READS, Reading, TraceSources
+from atoll.numerics.trace.program_tree import Program, numbers_of, reads_of
+from atoll.protocol.program import Source, TraceTemplate
+from atoll.protocol.types import Digest
 
 Values: TypeAlias = Mapping[int, Tensor]
 """Nodes' flat tensors by their numbers."""
 _OPERATIONS: Final[dict[int, integers.Operation]] = {
     int(op): operation
-    for family in (elementwise, integers, attention, floats)
+    for family in (elementwise, integers, attention_operations, floats)
     for op, operation in family.OPERATIONS.items()
 }
 _WITH_TAILS: Final[dict[int, states.Operation]] = {
-    int(op): operation for family in (states, links) for op, operation in family.OPERATIONS.items()
+    int(op): operation
+    for family in (states, update_proofs)
+    for op, operation in family.OPERATIONS.items()
 }
 
 
-def evaluate(template: Template, iteration: int, values: Values, sources: Sources) -> Tensor:
+def evaluate(
+    template: TraceTemplate, iteration: int, values: Values, sources: TraceSources
+) -> Tensor:
     """One node's tensor from those that it reads.
 
     Raises:
@@ -55,7 +66,7 @@ def evaluate(template: Template, iteration: int, values: Values, sources: Source
     return _OPERATIONS[template.op](template.words, inputs, iteration)
 
 
-def run(program: Program, part: int, sources: Sources) -> Iterator[tuple[int, Tensor]]:
+def run(program: Program, part: int, sources: TraceSources) -> Iterator[tuple[int, Tensor]]:
     """Every node of a part with its flat tensor, in canonical order."""
     last = _last_readers(program, part)
     values: dict[int, Tensor] = {}
@@ -67,7 +78,7 @@ def run(program: Program, part: int, sources: Sources) -> Iterator[tuple[int, Te
                 del values[read]
 
 
-def _reads(template: Template, iteration: int) -> list[int]:
+def _reads(template: TraceTemplate, iteration: int) -> list[int]:
     """The nodes of the trace that it reads in that iteration."""
     return [
         read.node + iteration * read.stride
@@ -95,7 +106,7 @@ def node_digest(tensor: Tensor) -> Digest:
     return piece_root(raw_bytes(tensor))
 
 
-def trace_of(program: Program, part: int, sources: Sources) -> tuple[Tree, bytes]:
+def trace_of(program: Program, part: int, sources: TraceSources) -> tuple[MerkleTree, bytes]:
     """The tree over all nodes' digests, whose root is the trace's, and the last node's bytes."""
     digests = bytearray()
     for _, tensor in run(program, part, sources):
@@ -104,7 +115,7 @@ def trace_of(program: Program, part: int, sources: Sources) -> tuple[Tree, bytes
     return tree_of(leaves), bytes(raw_bytes(tensor))
 
 
-def tensors(program: Program, part: int, sources: Sources, wanted: frozenset[int]) -> Values:
+def tensors(program: Program, part: int, sources: TraceSources, wanted: frozenset[int]) -> Values:
     """Some nodes' tensors, by running what they depend on and no more."""
     needed, waiting = set[int](), list(wanted)
     while waiting:

@@ -19,10 +19,10 @@ from atoll.numerics.kernels.keccak import DIGEST_BYTES
 from atoll.numerics.state import rng_digest
 from atoll.numerics.tensors import CHUNK_BYTES
 from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.checkpoint_commitments import StateRoots
 from atoll.protocol.hashing import sha256 as sha256_digest
-from atoll.protocol.leaves import StateRoots
 from atoll.protocol.merkle import LEAF, NODE, seal
-from atoll.protocol.words import ZERO_DIGEST, Digest
+from atoll.protocol.types import ZERO_DIGEST, Digest
 
 Operation: TypeAlias = Callable[[Sequence[int], Sequence[Tensor], bytes], Tensor]
 """(words, inputs as flat tensors, tail) → the node's flat tensor."""

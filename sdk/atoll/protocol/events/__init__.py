@@ -26,11 +26,11 @@ from atoll.protocol.events.game_events import (
     CrowdedOut,
     Decided,
     Ended,
+    LayerRevealed,
     LeafPosted,
     NodePicked,
     NotTold,
     Picked,
-    RowRevealed,
     StepPicked,
     StepsOpened,
     TracePosted,
@@ -52,14 +52,14 @@ from atoll.protocol.events.job_events import (
 )
 from atoll.protocol.events.member_events import (
     Enrolled,
-    Fell,
     GatewayAnnounced,
+    HolderSlashed,
     Missed,
-    PlaceLeaving,
     Ready,
     Released,
     Seated,
     SeatLeaving,
+    SlotLeaving,
 )
 from atoll.protocol.events.round_events import (
     AuditSeeded,
@@ -71,10 +71,10 @@ from atoll.protocol.events.round_events import (
     Revealed,
     RevealOpened,
     RoundOpened,
-    Said,
     Settled,
     Signed,
     Stopped,
+    Voted,
     Waiting,
 )
 from atoll.protocol.events.stake_events import (
@@ -111,13 +111,14 @@ __all__ = [
     "Dropped",
     "Ended",
     "Enrolled",
-    "Fell",
     "GatewayAnnounced",
+    "HolderSlashed",
     "JobCreated",
     "JobFunded",
     "Kept",
     "KeyShown",
     "LateVote",
+    "LayerRevealed",
     "LeafPosted",
     "Leaked",
     "Locked",
@@ -131,7 +132,6 @@ __all__ = [
     "PayChanged",
     "PayeeSet",
     "Picked",
-    "PlaceLeaving",
     "Proven",
     "Ready",
     "Refunded",
@@ -139,13 +139,12 @@ __all__ = [
     "RevealOpened",
     "Revealed",
     "RoundOpened",
-    "RowRevealed",
-    "Said",
     "SeatLeaving",
     "Seated",
     "Settled",
     "Signed",
     "Slashed",
+    "SlotLeaving",
     "StepPicked",
     "StepsOpened",
     "Stopped",
@@ -153,6 +152,7 @@ __all__ = [
     "TracePosted",
     "UnbondStarted",
     "Unlocked",
+    "Voted",
     "Waiting",
     "Withdrawn",
 ]
@@ -164,7 +164,7 @@ ContractEvent = (
     | Revealed
     | MergeOpened
     | AuditSeeded
-    | Said
+    | Voted
     | CommitteeDrawn
     | Settled
     | Signed
@@ -176,9 +176,9 @@ ContractEvent = (
     | SeatLeaving
     | Enrolled
     | Ready
-    | PlaceLeaving
+    | SlotLeaving
     | Missed
-    | Fell
+    | HolderSlashed
     | Released
     | GatewayAnnounced
     | AuditReportSealed
@@ -220,7 +220,7 @@ ContractEvent = (
     | StepsOpened
     | StepPicked
     | TracePosted
-    | RowRevealed
+    | LayerRevealed
     | Picked
     | NodePicked
     | LeafPosted
@@ -234,7 +234,7 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "Revealed": Revealed,
     "MergeOpened": MergeOpened,
     "AuditSeeded": AuditSeeded,
-    "Said": Said,
+    "Voted": Voted,
     "CommitteeDrawn": CommitteeDrawn,
     "Settled": Settled,
     "Signed": Signed,
@@ -246,9 +246,9 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "SeatLeaving": SeatLeaving,
     "Enrolled": Enrolled,
     "Ready": Ready,
-    "PlaceLeaving": PlaceLeaving,
+    "SlotLeaving": SlotLeaving,
     "Missed": Missed,
-    "Fell": Fell,
+    "HolderSlashed": HolderSlashed,
     "Released": Released,
     "GatewayAnnounced": GatewayAnnounced,
     "AuditReportSealed": AuditReportSealed,
@@ -290,7 +290,7 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "StepsOpened": StepsOpened,
     "StepPicked": StepPicked,
     "TracePosted": TracePosted,
-    "RowRevealed": RowRevealed,
+    "LayerRevealed": LayerRevealed,
     "Picked": Picked,
     "NodePicked": NodePicked,
     "LeafPosted": LeafPosted,

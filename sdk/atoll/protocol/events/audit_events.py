@@ -1,4 +1,4 @@
-"""Events of Audits and Words, named and ordered as in the ABI.
+"""Events of Audits and LateVotes, named and ordered as in the ABI.
 
 Made by contracts/tools/export_artifacts.py from the contracts; not edited by hand.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.words import Address, Bitmap, Digest, HolderId, JobId, RoundIndex, SeatIndex
+from atoll.protocol.types import Address, Bitmap, Digest, HolderId, JobId, RoundIndex, SeatIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Opened:
     """A verifier opens its audit report.
 
     Attributes:
-        body: 35 bytes a duty: seat, 0xffff or the first segment that differs, word.
+        body: 35 bytes a duty: seat, 0xffff or the first segment that differs, digest.
     """
 
     job_id: JobId
@@ -41,7 +41,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class KeyShown:
-    """The holder of a seat shows the key of its words' masks."""
+    """The holder of a seat shows the key of its work tags' masks."""
 
     job_id: JobId
     account: Address
@@ -121,7 +121,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """A seat fell that a verifier had said differs, which is paid its fee.
+    """A seat was slashed that a verifier had said differs, which is paid its fee.
 
     Attributes:
         id: of the verifier.

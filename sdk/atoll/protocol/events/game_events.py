@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome as GameOutcome
-from atoll.protocol.words import Address, Digest
+from atoll.protocol.games.game_machine import Outcome as GameOutcome
+from atoll.protocol.games.moves import Claim
+from atoll.protocol.types import Address, Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,26 +119,26 @@ class TracePosted:
 
     Attributes:
         nodes: how many operations the step has.
-        row: six levels below the top.
+        layer: six levels below the top.
     """
 
     id: int
     root: Digest
     nodes: int
-    row: tuple[Digest, ...]
+    layer: tuple[Digest, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RowRevealed:
-    """The holder shows the row below the tree node in dispute."""
+class LayerRevealed:
+    """The holder shows the layer below the tree node in dispute."""
 
     id: int
-    row: tuple[Digest, ...]
+    layer: tuple[Digest, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """The challenger names the first tree node of a row that differs.
+    """The challenger names the first tree node of a layer that differs.
 
     Attributes:
         level: leaves being 0.

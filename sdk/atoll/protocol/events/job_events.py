@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.words import Address, Digest, HolderId, JobId, Params, Role, RoundIndex, Terms
+from atoll.protocol.types import Address, Digest, HolderId, JobId, Params, Role, RoundIndex, Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Claimed:
     Attributes:
         to: the first round that is not paid yet.
         amount: wei.
-        burnt: wei that a fall took of it.
+        burnt: wei that a slash took of it.
     """
 
     job_id: JobId

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     HolderId,
     JobId,
-    Miss,
-    PlaceIndex,
+    MissedDuty,
     Role,
     RoundIndex,
     SeatIndex,
+    SlotIndex,
 )
 
 
@@ -52,7 +52,7 @@ class SeatLeaving:
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """An account takes a place of the verifiers' pool.
+    """An account takes a slot of the verifiers' pool.
 
     Attributes:
         id: of the holder.
@@ -63,7 +63,7 @@ class Enrolled:
 
     job_id: JobId
     account: Address
-    place: PlaceIndex
+    slot: SlotIndex
     id: HolderId
     start: RoundIndex
     bond: int
@@ -76,13 +76,13 @@ class Ready:
 
     job_id: JobId
     account: Address
-    place: PlaceIndex
+    slot: SlotIndex
     id: HolderId
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceLeaving:
-    """A place will be free.
+class SlotLeaving:
+    """A slot will be free.
 
     Attributes:
         to: the first round that the holder does not count in.
@@ -90,7 +90,7 @@ class PlaceLeaving:
 
     job_id: JobId
     account: Address
-    place: PlaceIndex
+    slot: SlotIndex
     id: HolderId
     to: RoundIndex
 
@@ -100,7 +100,7 @@ class Missed:
     """A holder did not do what it owed, and part of its bond is gone.
 
     Attributes:
-        cut: wei of the bond.
+        penalty: wei of the bond.
     """
 
     job_id: JobId
@@ -108,12 +108,12 @@ class Missed:
     role: Role
     id: HolderId
     round: RoundIndex
-    kind: Miss
-    cut: int
+    kind: MissedDuty
+    penalty: int
 
 
 @dataclass(frozen=True, slots=True)
-class Fell:
+class HolderSlashed:
     """A holder lost its bond: to a game, to two certificates, or for want of a key.
 
     Attributes:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     Bitmap,
     Digest,
-    Facts,
     JobId,
     JobStatus,
-    PlaceIndex,
     Reveal,
     RoundIndex,
+    RoundRecord,
     SeatIndex,
+    SlotIndex,
     Verdict,
 )
 
@@ -29,8 +29,8 @@ class RoundOpened:
     Attributes:
         seed: data seed of the round.
         seated: seats that train.
-        ready: places of the pool that audits the round.
-        committee: places of the committee that is to settle it.
+        ready: slots of the pool that audits the round.
+        committee: slots of the committee that is to settle it.
         model: digest of the global state that it opens from.
         deadline: unix seconds at which training ends.
     """
@@ -109,7 +109,7 @@ class AuditSeeded:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Voted:
     """A committee member's word.
 
     Attributes:
@@ -119,7 +119,7 @@ class Said:
 
     job_id: JobId
     account: Address
-    place: PlaceIndex
+    slot: SlotIndex
     round: RoundIndex
     committee_draw: int
     has: Bitmap
@@ -131,7 +131,7 @@ class CommitteeDrawn:
 
     Attributes:
         committee_draw: its number, from 1.
-        committee: its places.
+        committee: its slots.
         deadline: unix seconds at which its words end.
     """
 
@@ -149,7 +149,7 @@ class Settled:
     Attributes:
         digest: that the certificate signs; zero where there is none.
         available: seats whose updates a majority of the committee had.
-        signers: places that signed.
+        signers: slots that signed.
     """
 
     job_id: JobId
@@ -158,7 +158,7 @@ class Settled:
     verdict: Verdict
     available: Bitmap
     signers: Bitmap
-    facts: Facts
+    record: RoundRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Signed:
     """More of a committee signed the last certificate.
 
     Attributes:
-        signers: places that have signed so far.
+        signers: slots that have signed so far.
     """
 
     job_id: JobId
@@ -179,7 +179,7 @@ class Stopped:
     """A seat counts no more, before its commit.
 
     Attributes:
-        root: digest of the model that its holder computed instead; zero of one that fell.
+        root: digest of the model that its holder computed instead; zero of one that was slashed.
     """
 
     job_id: JobId

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.words import Address, Digest, Role
+from atoll.protocol.types import Address, Digest, Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 
 from eth_abi.abi import encode
 
-from atoll.protocol.games.claims import (
+from atoll.protocol.games.moves import (
     CLAIM_TYPE,
     Claim,
     Move,
@@ -20,8 +20,8 @@ from atoll.protocol.games.claims import (
     PickNode,
     PickStep,
     PostLeaf,
-    PostLink,
     PostTrace,
+    PostUpdateProof,
     Prove,
     Reveal,
 )
@@ -34,8 +34,8 @@ _SIGNATURES: Final[dict[type[Move], tuple[str, tuple[str, ...]]]] = {
     OpenSteps: ("openSteps", (CLAIM_TYPE, _PART, "bytes32[]", "bytes")),
     PickStep: ("pickStep", ("uint256", "bytes32", "bytes32", "bytes32[]")),
     PostTrace: ("postTrace", ("bytes32[]", "bytes32[]")),
-    PostLink: (
-        "postLink",
+    PostUpdateProof: (
+        "postUpdateProof",
         (CLAIM_TYPE, _PART, _PART, "bytes32[4]", "bytes32", "bytes32[]", "bytes32[]"),
     ),
     Reveal: ("reveal", ("bytes32[]",)),

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, NamedTuple, Protocol
 
-from atoll.protocol.games.claims import Claim, Opening, Proof
+from atoll.protocol.games.moves import Claim, Opening, Proof
 from atoll.protocol.games.trees import CHUNK, PIECE, WrongOpening, fold, height, parts, root_from
 from atoll.protocol.games.trees import piece_root as shown_root
 from atoll.protocol.hashing import sha256 as sha256_digest
 from atoll.protocol.merkle import LEAF, seal
-from atoll.protocol.program import Header, Input, Source, Template
-from atoll.protocol.words import ZERO_DIGEST, Digest
+from atoll.protocol.program import Input, Source, TraceHeader, TraceTemplate
+from atoll.protocol.types import ZERO_DIGEST, Digest
 
 MAX_OPENINGS: Final = 8
 _OPTIMISER: Final = 1
@@ -61,11 +61,11 @@ class Disputed:
 def context_of(disputed: Disputed, claim: Claim, proof: Proof) -> bytes:
     """The twelve words that the game knows itself.
 
-    Raises WrongOpening where the state roots are not those of the step's opening.
+    Raises WrongOpening where the state roots are not those of the step's initial state.
     """
     if proof.roots.digest() != disputed.start:
         raise WrongOpening("the roots are of another state")
-    steps = Header.from_bytes(proof.header).steps
+    steps = TraceHeader.from_bytes(proof.header).steps
     numbers = (claim.seat, claim.round, disputed.step, claim.round * steps + disputed.step)
     words = (
         claim.data_seed,
@@ -83,7 +83,7 @@ def compute(disputed: Disputed, claim: Claim, proof: Proof, operations: Operatio
 
     Raises ValueError (WrongOpening among them) where they are not opened as it needs them.
     """
-    template = Template.from_bytes(proof.template)
+    template = TraceTemplate.from_bytes(proof.template)
     iteration = template.iteration(disputed.node)
     if iteration is None or len(proof.openings) > MAX_OPENINGS:
         raise WrongOpening("not the node's template, or too much is opened")
@@ -113,11 +113,11 @@ class _Case(NamedTuple):
     disputed: Disputed
     claim: Claim
     proof: Proof
-    template: Template
+    template: TraceTemplate
 
 
 def _opened(case: _Case, opening: Opening, source: Input, need: Need) -> bytes:
-    header = Header.from_bytes(case.proof.header)
+    header = TraceHeader.from_bytes(case.proof.header)
     match source.source:
         case Source.TRACE:
             return _of_trace(case, opening, source, need)
@@ -135,7 +135,7 @@ def _opened(case: _Case, opening: Opening, source: Input, need: Need) -> bytes:
 
 def _of_state(case: _Case, opening: Opening, source: Input, need: Need) -> bytes:
     if source.source == Source.BASE:
-        root = Header.from_bytes(case.proof.header).base_root
+        root = TraceHeader.from_bytes(case.proof.header).base_root
     elif source.source == Source.MODEL:
         root = case.claim.model_params
     else:
@@ -165,7 +165,7 @@ def _of_pieces(root: Digest, size: int, opening: Opening, need: Need) -> bytes:
 
 
 def _of_chunks(
-    root: Digest, template: Template, opening: Opening, source: Input, need: Need
+    root: Digest, template: TraceTemplate, opening: Opening, source: Input, need: Need
 ) -> bytes:
     first = need.offset // CHUNK
     begin, leaves = template.words[:2]

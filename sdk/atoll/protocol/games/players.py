@@ -1,7 +1,7 @@
 """What each side plays: functions of the game as it stands and of what the player knows itself.
 
 Rule of this file: a player asks its own run, never the other side; what it takes from the other
-side are rows, and only of subtrees in which the dispute lies.
+side are layers, and only of subtrees in which the dispute lies.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from atoll.protocol.games.claims import (
+from atoll.protocol.checkpoint_commitments import StateRoots
+from atoll.protocol.games.game_machine import WORD_BYTES, Game, GamePhase, MerkleLayer, steps_tree
+from atoll.protocol.games.judge import MAX_OPENINGS, Need, Operations
+from atoll.protocol.games.moves import (
     Move,
     Opening,
     OpenSteps,
@@ -18,41 +21,38 @@ from atoll.protocol.games.claims import (
     PickNode,
     PickStep,
     PostLeaf,
-    PostLink,
     PostTrace,
+    PostUpdateProof,
     ProgramPart,
     Proof,
     Prove,
     Reveal,
 )
-from atoll.protocol.games.judge import MAX_OPENINGS, Need, Operations
-from atoll.protocol.games.machine import WORD_BYTES, Game, Phase, Row, steps_tree
 from atoll.protocol.games.trees import (
     CHUNK,
+    LAYER_LEVELS,
     PIECE,
-    ROW_LEVELS,
     Tree,
     fold,
     height,
+    layer_levels,
+    layer_of,
     path_of,
     pieces_of,
-    row_levels,
-    row_of,
     siblings_of,
     width_at,
     words_tree,
 )
 from atoll.protocol.hashing import keccak256
-from atoll.protocol.leaves import StateRoots
 from atoll.protocol.merkle import LEAF
-from atoll.protocol.program import Header, Input, Source, Template
-from atoll.protocol.words import ZERO_DIGEST, Digest
+from atoll.protocol.program import Input, Source, TraceHeader, TraceTemplate
+from atoll.protocol.types import ZERO_DIGEST, Digest
 
 _UNITS = {Source.TOKENS: PIECE, Source.TABLES: PIECE, Source.EXPONENTS: 1 << 63}
 
 
 class Trace(Protocol):
-    """A player's own run of one step, or of a link."""
+    """A player's own run of one step, or of an update proof."""
 
     @property
     def roots(self) -> StateRoots:
@@ -72,7 +72,7 @@ class Trace(Protocol):
     def read(self, node: int, start: int, end: int) -> bytes:
         """Bytes of a node."""
 
-    def open(self, template: Template, source: Input, need: Need) -> Opening:
+    def open(self, template: TraceTemplate, source: Input, need: Need) -> Opening:
         """Whole pieces or chunks of an input that is neither of the trace nor the context."""
 
 
@@ -81,11 +81,12 @@ class Knowledge(Protocol):
 
     @property
     def states(self) -> Sequence[Digest]:
-        """The digest after each step of the segment; none of a link."""
+        """The digest after each step of the segment; none of an update proof."""
 
     @property
     def works(self) -> bytes:
-        """Norm and losses of each step (`law.leaves.work_tag` hashes them); none of a link."""
+        """Norm and losses of each step (`protocol.checkpoint_commitments.work_tag` hashes them);
+        none of an update proof."""
 
     @property
     def header(self) -> ProgramPart:
@@ -95,7 +96,7 @@ class Knowledge(Protocol):
         """That of a node of the part that is played, with its path."""
 
     def trace(self, step: int) -> Trace:
-        """The run of a step of the round, or of the link: it may take as long as a step."""
+        """The run of a step of the round, or of the update proof: it may take as long as a step."""
 
 
 class NothingDiffers(Exception):
@@ -114,15 +115,15 @@ class Question(NamedTuple):
 def defend(game: Game, own: Knowledge) -> Move:
     """The holder's next move. Raises ValueError where it is not the holder's turn."""
     match game.phase:
-        case Phase.OPEN_STEPS:
+        case GamePhase.OPEN_STEPS:
             return OpenSteps(own.header, tuple(own.states), own.works)
-        case Phase.POST_TRACE:
-            return PostTrace(*_first_row(own.trace(game.step).tree))
-        case Phase.POST_LINK:
-            return _link(game.claim.round, own)
-        case Phase.REVEAL:
-            return Reveal(row_of(_searched(game, own.trace(game.step)), game.level, game.index))
-        case Phase.POST_LEAF:
+        case GamePhase.POST_TRACE:
+            return PostTrace(*_first_layer(own.trace(game.step).tree))
+        case GamePhase.POST_UPDATE_PROOF:
+            return _update_proof(game.claim.round, own)
+        case GamePhase.REVEAL:
+            return Reveal(layer_of(_searched(game, own.trace(game.step)), game.level, game.index))
+        case GamePhase.POST_LEAF:
             start = game.index * PIECE
             node = _node(game)
             return PostLeaf(own.trace(game.step).read(node, start, start + game.leaf_bytes))
@@ -139,11 +140,11 @@ def attack(game: Game, own: Knowledge) -> Generator[Question, Need, Move]:
         ValueError: it is not the challenger's turn.
     """
     match game.phase:
-        case Phase.PICK_STEP:
+        case GamePhase.PICK_STEP:
             return _first_step(game, own)
-        case Phase.PICK:
+        case GamePhase.PICK:
             return _first_child(game, own)
-        case Phase.PROVE:
+        case GamePhase.PROVE:
             return (yield from _proof(game, own))
     raise ValueError(f"the challenger has no move in {game.phase.name}")
 
@@ -159,18 +160,20 @@ def answered(moves: Generator[Question, Need, Move], operations: Operations) -> 
         return move
 
 
-def _first_row(tree: Tree) -> tuple[tuple[Digest, ...], tuple[Digest, ...]]:
-    return path_of(tree, tree.count - 1), row_of(tree, height(tree.count), 0)
+def _first_layer(tree: Tree) -> tuple[tuple[Digest, ...], tuple[Digest, ...]]:
+    return path_of(tree, tree.count - 1), layer_of(tree, height(tree.count), 0)
 
 
-def _link(round: int, own: Knowledge) -> PostLink:
+def _update_proof(round: int, own: Knowledge) -> PostUpdateProof:
     trace = own.trace(0)
-    header = Header.from_bytes(own.header.data)
-    if header.nodes(header.link_part(round)) == 0:  # it has no link to be wrong
-        return PostLink(own.header, own.header, trace.roots, ZERO_DIGEST, (), ())
+    header = TraceHeader.from_bytes(own.header.data)
+    if header.nodes(header.update_proof_part(round)) == 0:  # it has no update proof to be wrong
+        return PostUpdateProof(own.header, own.header, trace.roots, ZERO_DIGEST, (), ())
     last = trace.tree.count - 1
-    top_row = _first_row(trace.tree)
-    return PostLink(own.header, own.template(last), trace.roots, trace.tree.leaf(last), *top_row)
+    top_layer = _first_layer(trace.tree)
+    return PostUpdateProof(
+        own.header, own.template(last), trace.roots, trace.tree.leaf(last), *top_layer
+    )
 
 
 def _searched(game: Game, trace: Trace) -> Tree:
@@ -184,9 +187,9 @@ def _node(game: Game) -> int:
 
 
 def _first_step(game: Game, own: Knowledge) -> PickStep:
-    opening = game.claim.opening
-    theirs, tree = steps_tree(opening, game.states, game.works)
-    mine, _ = steps_tree(opening, own.states, own.works)
+    initial_state = game.claim.initial_state
+    theirs, tree = steps_tree(initial_state, game.states, game.works)
+    mine, _ = steps_tree(initial_state, own.states, own.works)
     for i, pair in enumerate(theirs):
         if pair != mine[i]:
             return PickStep(i, *pair, path_of(tree, i))
@@ -195,37 +198,37 @@ def _first_step(game: Game, own: Knowledge) -> PickStep:
 
 def _first_child(game: Game, own: Knowledge) -> Pick | PickNode:
     mine = _searched(game, own.trace(game.step))
-    row = (game.rows if game.node is None else game.tensor_rows)[-1]
-    levels = row_levels(game.level)
-    for child, theirs in enumerate(row.nodes):
-        index = row.first + child
-        own_node = mine.node(row.level, index) if row.level else mine.leaf(index)
+    layer = (game.layers if game.node is None else game.tensor_layers)[-1]
+    levels = layer_levels(game.level)
+    for child, theirs in enumerate(layer.nodes):
+        index = layer.first + child
+        own_node = mine.node(layer.level, index) if layer.level else mine.leaf(index)
         if theirs != own_node:
             path = siblings_of(
-                lambda level, i: _in_row(row, level, i, game.count),
+                lambda level, i: _in_layer(layer, level, i, game.count),
                 index,
                 1,
-                width_at(game.count, row.level),
+                width_at(game.count, layer.level),
                 levels,
             )
-            if game.node is None and game.level <= ROW_LEVELS:
+            if game.node is None and game.level <= LAYER_LEVELS:
                 return PickNode(child, theirs, path, own.template(index))
             return Pick(child, theirs, path)
     raise NothingDiffers
 
 
-def _in_row(row: Row, level: int, index: int, leaves: int) -> Digest:
-    """The node `level` levels above a row of a tree of so many leaves, which lies above it."""
-    first = (index << level) - row.first
-    nodes = row.nodes[first : first + (1 << level)]
-    if row.level == 0:
+def _in_layer(layer: MerkleLayer, level: int, index: int, leaves: int) -> Digest:
+    """The node `level` levels above a layer of a tree of so many leaves, which lies above it."""
+    first = (index << level) - layer.first
+    nodes = layer.nodes[first : first + (1 << level)]
+    if layer.level == 0:
         nodes = tuple(keccak256(LEAF + leaf) for leaf in nodes)
-    return fold(nodes, row.first + first, width_at(leaves, row.level), level)
+    return fold(nodes, layer.first + first, width_at(leaves, layer.level), level)
 
 
 def _proof(game: Game, own: Knowledge) -> Generator[Question, Need, Prove]:
     trace, part = own.trace(game.step), own.template(_node(game))
-    template = Template.from_bytes(part.data)
+    template = TraceTemplate.from_bytes(part.data)
     start = game.index * PIECE
     mine = trace.read(_node(game), start, start + game.leaf_bytes)
     differ = [i for i, (a, b) in enumerate(zip(mine, game.leaf, strict=True)) if a != b]
@@ -233,15 +236,15 @@ def _proof(game: Game, own: Knowledge) -> Generator[Question, Need, Prove]:
         raise NothingDiffers
     element = (start + differ[0]) // template.width
     words = words_tree(game.leaf)
-    place = (element * template.width - start) // WORD_BYTES
-    path = path_of(words, place)
-    proof = Proof(element, words.leaf(place), path, trace.roots, own.header.data, part.data, ())
+    position = (element * template.width - start) // WORD_BYTES
+    path = path_of(words, position)
+    proof = Proof(element, words.leaf(position), path, trace.roots, own.header.data, part.data, ())
     openings = yield from _openings(game, trace, template, element)
     return Prove(replace(proof, openings=tuple(openings)))
 
 
 def _openings(
-    game: Game, trace: Trace, template: Template, element: int
+    game: Game, trace: Trace, template: TraceTemplate, element: int
 ) -> Generator[Question, Need, list[Opening]]:
     iteration = template.iteration(_node(game)) or 0
     attributes = template.attributes(iteration)
@@ -292,9 +295,9 @@ def _in_their_trace(game: Game, mine: Tree, level: int, index: int) -> Digest:
     """A node of the holder's trace: left of the dispute it is one's own, else it was revealed."""
     if (index + 1) << level <= _node(game):
         return mine.node(level, index)
-    above = [height(game.nodes), *(row.level for row in game.rows)]
-    for row, highest in zip(game.rows, above, strict=False):
-        inside = (index << max(level - row.level, 0)) - row.first
-        if row.level <= level <= highest and 0 <= inside < len(row.nodes):
-            return _in_row(row, level - row.level, index, game.nodes)
+    above = [height(game.nodes), *(layer.level for layer in game.layers)]
+    for layer, highest in zip(game.layers, above, strict=False):
+        inside = (index << max(level - layer.level, 0)) - layer.first
+        if layer.level <= level <= highest and 0 <= inside < len(layer.nodes):
+            return _in_layer(layer, level - layer.level, index, game.nodes)
     raise ValueError(f"node {index} of level {level} was never revealed")

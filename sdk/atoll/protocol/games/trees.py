@@ -1,7 +1,8 @@
-"""Showing a part of a tree: rows, paths and ranges against a node or a root that is known.
+"""Showing a part of a tree: layers, paths and ranges against a node or a root that is known.
 
 Rule of this file: it accepts what `contracts/src/judge/Openings.sol` accepts, and nothing else. The
-trees are those of `law.merkle`. Level 0 are the leaf nodes H(0x00 ‖ leaf), one level above another.
+trees are those of `protocol.merkle`. Level 0 are the leaf nodes H(0x00 ‖ leaf), one level above
+another.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Final, Protocol
 
 from atoll.protocol.hashing import keccak256
 from atoll.protocol.merkle import LEAF, NODE, HashFunction, seal
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 
 PIECE: Final = 1024
 CHUNK: Final = 4096
-ROW_LEVELS: Final = 6
-"""A move goes so many levels down, so a row has at most 64 nodes."""
+LAYER_LEVELS: Final = 6
+"""A move goes so many levels down, so a layer has at most 64 nodes."""
 
 
 class WrongOpening(ValueError):
@@ -141,14 +142,14 @@ def path_of(tree: Tree, index: int) -> tuple[Digest, ...]:
     return siblings_of(tree.node, index, 1, tree.count, height(tree.count))
 
 
-def row_levels(level: int) -> int:
-    """How far below a node of that level the row is that is revealed of it."""
-    return min(level, ROW_LEVELS)
+def layer_levels(level: int) -> int:
+    """How far below a node of that level the layer is that is revealed of it."""
+    return min(level, LAYER_LEVELS)
 
 
-def row_of(tree: Tree, level: int, index: int) -> tuple[Digest, ...]:
+def layer_of(tree: Tree, level: int, index: int) -> tuple[Digest, ...]:
     """What is revealed of a node: nodes up to six levels below it; of level 0 the leaves."""
-    levels = row_levels(level)
+    levels = layer_levels(level)
     below = level - levels
     first = index << levels
     last = min(first + (1 << levels), width_at(tree.count, below))

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from atoll.errors import AtollError
-from atoll.service.doctor.chain import check_chain
-from atoll.service.doctor.files import check_disk, check_key, check_modes, check_running
+from atoll.service.doctor.chain_checks import check_chain
+from atoll.service.doctor.file_checks import check_disk, check_key, check_modes, check_running
 from atoll.service.doctor.findings import Finding, failure
-from atoll.service.doctor.gateway import check_gateway
-from atoll.service.doctor.machine import (
+from atoll.service.doctor.gateway_checks import check_gateway
+from atoll.service.doctor.machine_checks import (
     check_memory,
     check_open_files,
     check_python,

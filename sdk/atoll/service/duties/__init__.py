@@ -1,5 +1,5 @@
 """What both roles do, and the watcher: one duty a file.
 
-Rule of this folder: a file has a duty's facts, its commands with how they are carried out
+Rule of this folder: a file has a duty's entries, its commands with how they are carried out
 (`perform`, the only I/O), and its decisions (`decide_…`, pure).
 """

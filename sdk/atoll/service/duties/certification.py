@@ -11,13 +11,13 @@ import structlog
 from atoll.chain.deployment import Deployment
 from atoll.errors import ConfigError
 from atoll.protocol import bls
-from atoll.protocol.certificates import SIGNATURE_BYTES, Bls, Ecdsa, Kind, Scheme
+from atoll.protocol.certificates import SIGNATURE_BYTES, Bls, CertificateKind, Ecdsa, Scheme
+from atoll.protocol.checkpoint_commitments import key_of
 from atoll.protocol.hashing import keccak256
-from atoll.protocol.leaves import key_of
+from atoll.protocol.obligations import committee_accounts
 from atoll.protocol.open_rounds import OpenRound
-from atoll.protocol.owes import committee_accounts
+from atoll.protocol.types import Address, Digest
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, Digest
 
 if TYPE_CHECKING:
     from atoll.service.context import Context
@@ -29,9 +29,9 @@ SUM_PAYS_ROUNDS: Final = 4
 log = structlog.get_logger("atoll.certification")
 
 
-def kind_of(view: JobView, deployment: Deployment) -> Kind:
+def kind_of(view: JobView, deployment: Deployment) -> CertificateKind:
     """Which certificates the job wants. Raises ConfigError of a policy that we do not know."""
-    for kind in Kind:
+    for kind in CertificateKind:
         if view.policy == deployment.addresses.get(kind.policy):
             return kind
     raise ConfigError(
@@ -40,14 +40,14 @@ def kind_of(view: JobView, deployment: Deployment) -> Kind:
     )
 
 
-def signature_bytes(kind: Kind) -> int:
+def signature_bytes(kind: CertificateKind) -> int:
     """Of a signature as gateways serve it."""
-    return bls.SIGNATURE_BYTES if kind is Kind.BLS else SIGNATURE_BYTES
+    return bls.SIGNATURE_BYTES if kind is CertificateKind.BLS else SIGNATURE_BYTES
 
 
 def signature_of(context: Context, view: JobView, digest: Digest) -> bytes:
     """Our own signature of a certificate's digest, as gateways serve it."""
-    if kind_of(view, context.chain.deployment) is Kind.ECDSA:
+    if kind_of(view, context.chain.deployment) is CertificateKind.ECDSA:
         return context.sign_hash(digest)
     return bls.sign(own_secret(context), digest)
 
@@ -63,7 +63,7 @@ def own_secret(context: Context) -> int:
 async def scheme_of(effects: Effects, view: JobView, members: Iterable[Address]) -> Scheme:
     """What checks these members' signatures, with the keys that they have now."""
     chain = effects.context.chain
-    if kind_of(view, chain.deployment) is Kind.ECDSA:
+    if kind_of(view, chain.deployment) is CertificateKind.ECDSA:
         return Ecdsa()
     asked = list(members)
     keys = await asyncio.gather(*(chain.bls_key(member) for member in asked))
@@ -90,7 +90,7 @@ async def ensure_key(effects: Effects, view: JobView) -> None:
     """
     context = effects.context
     chain, me = context.chain, context.me
-    if kind_of(view, chain.deployment) is Kind.ECDSA:
+    if kind_of(view, chain.deployment) is CertificateKind.ECDSA:
         return
     secret = own_secret(context)
     key, known = bls.key_of(secret), await chain.bls_key(me)
@@ -116,7 +116,7 @@ async def ensure_sum(effects: Effects, view: JobView, running: OpenRound) -> Non
     """
     context = effects.context
     chain = context.chain
-    if kind_of(view, chain.deployment) is Kind.ECDSA or not _is_steady(view, running):
+    if kind_of(view, chain.deployment) is CertificateKind.ECDSA or not _is_steady(view, running):
         return
     committee = committee_accounts(view, running)
     if await chain.bls_sum(committee):
@@ -132,8 +132,8 @@ def _is_steady(view: JobView, running: OpenRound) -> bool:
     left = view.require_terms().rounds - running.round - 1
     if running.round == 0 or running.committee != running.ready or left < SUM_PAYS_ROUNDS:
         return False
-    past = view.settled[running.round - 1]
-    return committee_accounts(view, past) == committee_accounts(view, running)
+    settled_round = view.settled[running.round - 1]
+    return committee_accounts(view, settled_round) == committee_accounts(view, running)
 
 
 def accounts_in(committee: Sequence[Address], signers: int) -> set[Address]:

@@ -18,20 +18,20 @@ from atoll.chain.txqueue import unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
-from atoll.protocol.claims import MAX_WAITING, ModelRoots, ProgramHeader, Said
+from atoll.protocol.checkpoint_commitments import key_hash
+from atoll.protocol.claims import MAX_WAITING, ModelRoots, ProgramHeader, SeatStatements
 from atoll.protocol.game_records import GameRecord, parties
-from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Outcome as GameOutcome
-from atoll.protocol.leaves import key_hash
-from atoll.protocol.owes import Duty as Owes
-from atoll.protocol.owes import owed_by
+from atoll.protocol.games.game_machine import Outcome as GameOutcome
+from atoll.protocol.games.moves import Claim
+from atoll.protocol.obligations import Duty as OwedDuty
+from atoll.protocol.obligations import obligations_of
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.service.commands import Transaction
+from atoll.service.duties.fetch_model import model_of_round
 from atoll.service.duties.game import SendMove
-from atoll.service.duties.model import model_of_round
-from atoll.service.facts import Done, Fact, key_of
+from atoll.service.entries import Done, Entry, key_of
 from atoll.service.machine import AnyCommand, State
 from atoll.service.task import Task
 
@@ -45,12 +45,12 @@ _BESIDE: Final = 256
 """Bytes, at least as many as a challenge has beside its evidence."""
 log = structlog.get_logger("atoll.watch")
 SHOWN: Final[Task[[bytes, Digest, bytes, str], tuple[ModelRoots, ProgramHeader]]] = Task(
-    "show-claim-roots.v1", "atoll.service.judging"
+    "show-claim-roots.v1", "atoll.service.game_moves"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class NotChallenged(Fact):
+class NotChallenged(Entry):
     """A challenge that cannot be made, and why."""
 
     kind: ClassVar[str] = "not-challenged.v1"
@@ -60,15 +60,15 @@ class NotChallenged(Fact):
 
 @dataclass(frozen=True, slots=True)
 class SendChallenge(Transaction[NotChallenged]):
-    """Dispute what a seat said, or who called it fine, with a bond as large as its holder's.
+    """Dispute what a seat said, or who called it valid, with a bond as large as its holder's.
 
-    The least bond is enough where a game of ours about it is open already: one fall takes all.
+    The least bond is enough where a game of ours about it is open already: one slash takes all.
 
     Attributes:
-        at: the segment; of the link, how many the seat did.
-        member: the auditor whose *fine* it is; NO_HOLDER of the seat's own claim.
-        via: the later round of the reset period whose window is open; None for the round itself.
-        owed: an accusation that our audit report made, each of which is played by itself.
+        at: the segment; of the update proof, how many the seat did.
+        member: the auditor whose *valid* it is; NO_HOLDER of the seat's own claim.
+        through_round: the later round of the reset period whose window is open; None for the round
+        itself. owed: an accusation that our audit report made, each of which is played by itself.
     """
 
     kind: ClassVar[str] = "challenge.v1"
@@ -78,14 +78,14 @@ class SendChallenge(Transaction[NotChallenged]):
     manifest: bytes
     initial: Digest
     member: HolderId = NO_HOLDER
-    via: RoundIndex | None = None
+    through_round: RoundIndex | None = None
     owed: bool = False
 
     @property
     def about(self) -> tuple[object, ...]:
         where: tuple[object, ...] = (self.round, self.seat, self.at)
-        if self.via is not None:
-            where = (*where, NO_HOLDER, self.via)
+        if self.through_round is not None:
+            where = (*where, NO_HOLDER, self.through_round)
         return where if self.member == NO_HOLDER else (*where, self.member)
 
     @property
@@ -98,12 +98,12 @@ class SendChallenge(Transaction[NotChallenged]):
         shown = SHOWN(self.manifest, self.initial, model, effects.store_dir)
         roots, header = await effects.work_soon(shown)
         try:
-            said = Said.of(view, (self.round, self.seat), roots, header)
-            said = replace(said, member=self.member, via=self.via)
-            is_link = self.at == said.segments
-            segment = self.at - is_link
-            evidence = said.evidence(segment, is_link=is_link)
-            claim = said.claim(segment, is_link=is_link)
+            said = SeatStatements.of(view, (self.round, self.seat), roots, header)
+            said = replace(said, member=self.member, through_round=self.through_round)
+            is_update_proof = self.at == said.segments
+            segment = self.at - is_update_proof
+            evidence = said.evidence(segment, is_update_proof=is_update_proof)
+            claim = said.claim(segment, is_update_proof=is_update_proof)
         except ProtocolError as error:
             return Done(NotChallenged(str(error)))
         if len(evidence) > MOST_CALLDATA - _BESIDE:
@@ -142,8 +142,8 @@ async def _others_owed(effects: Effects, view: JobView, one: SendChallenge) -> i
     """How many further accusations of ours are to be played: each is dropped for itself."""
     now = (await effects.context.chain.head()).timestamp
     view = effects.context.follower.views.get(view.job_id, view)
-    owed = owed_by(view, effects.context.me, now)
-    about = {(o.round, o.seats) for o in owed if o.duty is Owes.CHALLENGE}
+    owed = obligations_of(view, effects.context.me, now)
+    about = {(o.round, o.seats) for o in owed if o.duty is OwedDuty.CHALLENGE}
     return len(about - {(one.round, (one.seat,))})
 
 
@@ -184,7 +184,7 @@ def _to_be_taken(view: JobView, claim: Claim) -> int:
 # --- decisions ---
 
 
-def may_challenge(state: State[S], past: SettledRound, wanted: SendChallenge) -> bool:
+def may_challenge(state: State[S], settled_round: SettledRound, wanted: SendChallenge) -> bool:
     """Whether no game of ours about the holder is open or lost, and nothing says there can be none.
 
     One that was sent home is asked for again. What our audit report accuses is owed beside others.
@@ -192,10 +192,10 @@ def may_challenge(state: State[S], past: SettledRound, wanted: SendChallenge) ->
     Args:
         past: the round whose window is open.
     """
-    about = (state.view.job_id, Role.PROVIDER, past.seats[wanted.seat])
+    about = (state.view.job_id, Role.PROVIDER, settled_round.seats[wanted.seat])
     if wanted.member != NO_HOLDER:
         about = (state.view.job_id, Role.VERIFIER, wanted.member)
-    if state.facts.of(SendChallenge, *wanted.about) is not None:
+    if state.entries.of(SendChallenge, *wanted.about) is not None:
         return False
     games = state.view.games.values()
     ours = (g for g in games if g.challenger == state.me and parties(g.claim) == about)
@@ -219,7 +219,9 @@ def one_at_a_time(state: State[S], wanted: list[AnyCommand]) -> tuple[AnyCommand
 
 
 def _last_time(state: State[S], owed: SendChallenge) -> int:
-    clock = state.view.settled[owed.round if owed.via is None else owed.via].clock
+    clock = state.view.settled[
+        owed.round if owed.through_round is None else owed.through_round
+    ].clock
     return clock.half - (clock.half - clock.audit_end) // LAST_PART
 
 
@@ -242,10 +244,10 @@ def _takes_our_time(state: State[S], game: GameRecord) -> bool:
     Who lets its own time run in a game keeps us from no other one.
     """
     claim, clock = game.claim, game.clock
-    is_played = clock is not None and game.deadline and not state.view.has_fallen(claim)
+    is_played = clock is not None and game.deadline and not state.view.is_slashed(claim)
     if clock is None or not is_played or state.me not in (claim.holder, game.challenger):
         return False
-    if state.facts.of(SendMove, game.id, len(game.moves)) is not None:
+    if state.entries.of(SendMove, game.id, len(game.moves)) is not None:
         return False  # we have no move
     is_late = state.now >= clock.since + clock.move
     has_trace = any(isinstance(move, ev.Picked | ev.NodePicked) for move in game.moves)
@@ -254,18 +256,21 @@ def _takes_our_time(state: State[S], game: GameRecord) -> bool:
     return not is_late and not has_trace
 
 
-def fine_authors(view: JobView, past: SettledRound, seat: SeatIndex) -> Iterator[HolderId]:
-    """Auditors that can be held to their *fine* of a seat: its words are those of the shown key.
+def valid_authors(
+    view: JobView, settled_round: SettledRound, seat: SeatIndex
+) -> Iterator[HolderId]:
+    """Auditors that can be held to their *valid* of a seat: its work_tags are those of the shown
+    key.
 
-    It speaks of all rounds that the seat's state comes from. Wrong words are no claim; they are
+    It speaks of all rounds that the seat's state comes from. Wrong work_tags are no claim; they are
     contested.
     """
-    told, key = past.reveals[seat], past.key_of(seat)
+    told, key = settled_round.reveals[seat], settled_round.key_of(seat)
     if key is None or key_hash(key) != told.reveal.key_hash:
         return
-    words = told.words(key)
-    for auditor, body in past.bodies.items():
+    work_tags = told.work_tags(key)
+    for auditor, body in settled_round.bodies.items():
         author = view.verifiers[auditor]
-        right = Duty.fine(seat, author.account, words)
-        if body.of(seat) == right and not author.has_fallen:
+        right = Duty.valid(seat, author.account, work_tags)
+        if body.of(seat) == right and not author.is_slashed:
             yield auditor

@@ -2,8 +2,8 @@
 
 Either this machine computes wrongly, or two thirds of a committee said what does not follow; in
 both cases nothing that we train from that model is worth its bond. A provider says so on the chain
-before it has committed, which costs no miss; a verifier leaves the pool, and does what it still
-owes from the model that the chain names, which it signs nothing of that it did not compute.
+before it has committed, which costs no missed duty; a verifier leaves the pool, and does what it
+still owes from the model that the chain names, which it signs nothing of that it did not compute.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import structlog
 
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
+from atoll.protocol.types import Digest, Phase, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Digest, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.merge import checked_of
-from atoll.service.duties.opening import decide_opening
-from atoll.service.facts import Done, Fact
-from atoll.service.machine import AnyCommand, Decision, State, by_view_and_facts
+from atoll.service.duties.round_start import decide_round_start
+from atoll.service.entries import Done, Entry
+from atoll.service.machine import AnyCommand, Decision, State, by_view_and_entries
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -31,7 +31,7 @@ log = structlog.get_logger("atoll.disagreement")
 
 
 @dataclass(frozen=True, slots=True)
-class Disagreed(Fact):
+class Disagreed(Entry):
     """Our merge of a round and its certificate name two models; both by digest."""
 
     kind: ClassVar[str] = "disagreed.v1"
@@ -62,7 +62,7 @@ class NoteDisagreement(Work[Disagreed]):
 
 @dataclass(frozen=True, slots=True)
 class SendDisagree(ContractCall):
-    """Say on the chain that our model is another, and leave the seat without a miss."""
+    """Say on the chain that our model is another, and leave the seat without a missed duty."""
 
     kind: ClassVar[str] = "disagree.v1"
     once: ClassVar[bool] = True
@@ -77,29 +77,29 @@ class SendDisagree(ContractCall):
 # --- decisions ---
 
 
-@by_view_and_facts
+@by_view_and_entries
 def disagreement(state: State[S]) -> Disagreed | None:
     """What stops us: a certificate that stands, and that our own merge does not give."""
-    noted = state.facts.of(NoteDisagreement)
+    noted = state.entries.of(NoteDisagreement)
     if noted is not None:
-        past = state.view.settled_round(RoundIndex(noted.round))
-        if past is not None and past.verdict.state == noted.certified:
+        settled_round = state.view.settled_round(RoundIndex(noted.round))
+        if settled_round is not None and settled_round.verdict.state == noted.certified:
             return noted
     merged = checked_of(state)
     if merged is None:
         return None
-    past = state.view.settled[-1]
-    own, certified = merged.verdict.state, past.verdict.state
-    return None if own == certified else Disagreed(past.round, own, certified)
+    settled_round = state.view.settled[-1]
+    own, certified = merged.verdict.state, settled_round.verdict.state
+    return None if own == certified else Disagreed(settled_round.round, own, certified)
 
 
 def decide_disagreement(state: State[S]) -> Decision:
-    """Notes it, and says it where that still saves the miss."""
+    """Notes it, and says it where that still saves the missed duty."""
     found = disagreement(state)
     if found is None:
         return Decision("agreement", "no certificate is another than our own merge")
     wanted: list[AnyCommand] = []
-    if state.facts.of(NoteDisagreement) != found:
+    if state.entries.of(NoteDisagreement) != found:
         wanted.append(NoteDisagreement(found))
     running = state.view.open
     if running is not None and may_disagree(state):
@@ -125,4 +125,4 @@ def decide_model(state: State[S]) -> Decision:
     own = b""
     if merged is not None and merged.verdict.state == state.view.model:
         own = merged.verdict.cid
-    return decide_opening(state, own)
+    return decide_round_start(state, own)

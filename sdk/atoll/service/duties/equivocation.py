@@ -1,4 +1,4 @@
-"""Shows that a member signed two verdicts about the same words: its whole bond, half of it ours.
+"""Shows that a member signed two verdicts about the same votes: its whole bond, half of it ours.
 
 Where our own merge is another than the certificate, whoever signed both is easy to find: its
 signature of ours was heard while the round merged or is served still, that of the certificate is in
@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import structlog
 
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.errors import NotFound
 from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import alone
 from atoll.protocol.hashing import certificate_hash
-from atoll.protocol.owes import committee_accounts
+from atoll.protocol.obligations import committee_accounts
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.views import JobView
-from atoll.protocol.words import (
+from atoll.protocol.types import (
     Address,
     Digest,
     HolderId,
-    Miss,
-    PlaceIndex,
+    MissedDuty,
     RoundIndex,
+    SlotIndex,
     Verdict,
     bits,
 )
+from atoll.protocol.views import JobView
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.certification import (
     accounts_in,
@@ -41,8 +41,8 @@ from atoll.service.duties.certification import (
 )
 from atoll.service.duties.evaluation import verdict_of
 from atoll.service.duties.merge import checked_of
-from atoll.service.facts import Done, Fact
-from atoll.service.machine import AnyCommand, Decision, State, by_view_and_facts
+from atoll.service.entries import Done, Entry
+from atoll.service.machine import AnyCommand, Decision, State, by_view_and_entries
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -67,7 +67,7 @@ class TwoSignatures:
 
 
 @dataclass(frozen=True, slots=True)
-class SignersCompared(Fact):
+class SignersCompared(Entry):
     """Who signed both; nobody, in an honest committee."""
 
     kind: ClassVar[str] = "signers-compared.v1"
@@ -79,7 +79,7 @@ class DoCompareSigners(Work[SignersCompared]):
     """Look for members whose signature is under both verdicts.
 
     Attributes:
-        digest: of what our own merge says of the round's words.
+        digest: of what our own merge says of the round's votes.
     """
 
     kind: ClassVar[str] = "compare-signers.v1"
@@ -87,23 +87,23 @@ class DoCompareSigners(Work[SignersCompared]):
     digest: Digest
 
     async def perform(self, effects: Effects, view: JobView) -> Done[SignersCompared]:
-        past = view.settled[self.round]
-        committee = tuple(committee_accounts(view, past))
-        certificate, signers = await _of_settlement(effects, view, past)
+        settled_round = view.settled[self.round]
+        committee = tuple(committee_accounts(view, settled_round))
+        certificate, signers = await _of_settlement(effects, view, settled_round)
         found: list[TwoSignatures] = []
-        for place in map(PlaceIndex, bits(past.signers)):
-            holder = past.places[place]
+        for slot in map(SlotIndex, bits(settled_round.signers)):
+            holder = settled_round.slots[slot]
             who = view.verifiers[holder].account
-            mine = await heard(effects, view, self.digest, who, past.round)
+            mine = await heard(effects, view, self.digest, who, settled_round.round)
             if mine is None:
                 continue
             shown, together = certificate, committee
             if who not in signers:
-                other = await heard(effects, view, past.digest, who, past.round)
+                other = await heard(effects, view, settled_round.digest, who, settled_round.round)
                 if other is None:
                     continue
                 shown, together = alone(other), (who,)
-            log.warning("equivocated", job=view.job_id, round=past.round, account=who)
+            log.warning("equivocated", job=view.job_id, round=settled_round.round, account=who)
             found.append(TwoSignatures(holder, alone(mine), shown, together))
         return Done(SignersCompared(tuple(found)))
 
@@ -123,10 +123,10 @@ class SendEquivocated(ContractCall):
         return (self.round, self.shown.holder)
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        past, shown = view.settled[self.round], self.shown
+        settled_round, shown = view.settled[self.round], self.shown
         own = Certified(self.verdict, (view.verifiers[shown.holder].account,), shown.own)
-        certified = Certified(past.verdict, shown.together, shown.certified)
-        return calls.about(past).equivocated(shown.holder, (own, certified))
+        certified = Certified(settled_round.verdict, shown.together, shown.certified)
+        return calls.about(settled_round).equivocated(shown.holder, (own, certified))
 
 
 def note_name(view: JobView, round: RoundIndex, digest: Digest) -> str:
@@ -158,17 +158,19 @@ async def heard(
 
 
 async def _of_settlement(
-    effects: Effects, view: JobView, past: SettledRound
+    effects: Effects, view: JobView, settled_round: SettledRound
 ) -> tuple[bytes, set[Address]]:
     """The certificate in the settlement's own transaction, and whom it names.
 
     Nobody, where another contract called on somebody's behalf.
     """
-    committee = committee_accounts(view, past)
+    committee = committee_accounts(view, settled_round)
     scheme = await scheme_of(effects, view, committee)
-    for certificate in await effects.context.chain.certificates(past.block.number, view.job_id):
+    for certificate in await effects.context.chain.certificates(
+        settled_round.block.number, view.job_id
+    ):
         with suppress(ValueError):  # another call of the same name, which was refused
-            signed = scheme.signers(past.digest, certificate, committee)
+            signed = scheme.signers(settled_round.digest, certificate, committee)
             return certificate, accounts_in(committee, signed)
     return b"", set()
 
@@ -176,29 +178,31 @@ async def _of_settlement(
 # --- decisions ---
 
 
-@by_view_and_facts
+@by_view_and_entries
 def decide_equivocation(state: State[S]) -> Decision:
     """Looks once at every certificate that is not what we merged, and shows what it finds.
 
     A loss that we have not worked out is the certificate's.
     """
     merged = checked_of(state)
-    past = state.view.settled[-1] if state.view.settled else None
-    if merged is None or past is None:
+    settled_round = state.view.settled[-1] if state.view.settled else None
+    if merged is None or settled_round is None:
         return Decision("equivocation", "no certificate to hold against our own merge")
-    own = verdict_of(state, past.round, merged, past.verdict.loss)
-    assert own is not None  # it has a loss
-    digest = certificate_hash(past.slot, past.facts.seed, past.facts.words, own)
-    if digest == past.digest:
+    verdict = verdict_of(state, settled_round.round, merged, settled_round.verdict.loss)
+    assert verdict is not None  # it has a loss
+    digest = certificate_hash(
+        settled_round.round_id, settled_round.record.seed, settled_round.record.votes, verdict
+    )
+    if digest == settled_round.digest:
         return Decision("equivocation", "the certificate is our own merge's")
-    compared = state.facts.of(DoCompareSigners, past.round, digest)
+    compared = state.entries.of(DoCompareSigners, settled_round.round, digest)
     if compared is None:
-        wanted: tuple[AnyCommand, ...] = (DoCompareSigners(past.round, digest),)
+        wanted: tuple[AnyCommand, ...] = (DoCompareSigners(settled_round.round, digest),)
         return Decision("equivocation", "looks who signed two verdicts", wanted)
-    cuts = {one.holder: state.view.verifiers[one.holder].cuts for one in compared.found}
+    penalties = {one.holder: state.view.verifiers[one.holder].penalties for one in compared.found}
     due = [
-        SendEquivocated(past.round, own, one)
+        SendEquivocated(settled_round.round, verdict, one)
         for one in compared.found
-        if (past.round, Miss.EQUIVOCATED) not in cuts[one.holder]
+        if (settled_round.round, MissedDuty.EQUIVOCATED) not in penalties[one.holder]
     ]
     return Decision("equivocation", f"{len(compared.found)} signed two verdicts", tuple(due))

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
+from atoll.protocol.types import Digest, Phase, RoundIndex, Verdict
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Digest, Phase, RoundIndex, Verdict
 from atoll.service.commands import Work
 from atoll.service.duties.material import manifest_of, spec_of
 from atoll.service.duties.merge import RoundMerged
-from atoll.service.duties.opening import opening_at
-from atoll.service.facts import Done, Fact
+from atoll.service.duties.round_start import round_start_at
+from atoll.service.entries import Done, Entry
 from atoll.service.machine import Decision, State
 from atoll.service.task import Task
 
@@ -31,8 +31,8 @@ EVALUATE_STATE: Final[Task[[bytes, bytes, str], bytes]] = Task(
 
 
 @dataclass(frozen=True, slots=True)
-class LossKnown(Fact):
-    """The held-out loss of a round's opening model, as verdicts have it."""
+class LossKnown(Entry):
+    """The held-out loss of a round's initial model, as verdicts have it."""
 
     kind: ClassVar[str] = "evaluated.v1"
     loss: bytes
@@ -50,7 +50,7 @@ class DoEvaluate(Work[LossKnown]):
     kind: ClassVar[str] = "evaluate.v1"
     round: RoundIndex
     digest: Digest
-    opening: bytes
+    initial_state: bytes
     manifest: bytes
     due: int
 
@@ -59,7 +59,7 @@ class DoEvaluate(Work[LossKnown]):
         return (self.round, self.digest)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[LossKnown]:
-        call = EVALUATE_STATE(self.manifest, self.opening, effects.store_dir)
+        call = EVALUATE_STATE(self.manifest, self.initial_state, effects.store_dir)
         return Done(LossKnown(await effects.work(call, due=self.due)))
 
 
@@ -80,24 +80,24 @@ def decide_evaluation(state: State[S]) -> Decision:
 
 def evaluating(state: State[S], round: RoundIndex) -> DoEvaluate | None:
     """What works out the loss that a round's verdict has; None before its model is here."""
-    opening, spec = opening_at(state, round), spec_of(state.facts)
-    if opening is None or spec is None:
+    initial_state, spec = round_start_at(state, round), spec_of(state.entries)
+    if initial_state is None or spec is None:
         return None
     terms, running = state.view.require_terms(), state.view.open
     due = state.now + terms.train_seconds + terms.reveal_seconds
     if running is not None:
         due = running.deadline + terms.reveal_seconds * (running.phase is Phase.TRAIN)
-    return DoEvaluate(round, opening.digest, opening.cid, spec, due)
+    return DoEvaluate(round, initial_state.digest, initial_state.cid, spec, due)
 
 
 def loss_of(state: State[S], round: RoundIndex) -> bytes | None:
     """The loss that a round's verdict has; None where we have not worked it out."""
-    manifest, opening = manifest_of(state.facts), opening_at(state, round)
-    if manifest is None or opening is None:
+    manifest, initial_state = manifest_of(state.entries), round_start_at(state, round)
+    if manifest is None or initial_state is None:
         return None
     if not manifest.data.is_evaluated:
         return NO_LOSS
-    found = state.facts.of(DoEvaluate, round, opening.digest)
+    found = state.entries.of(DoEvaluate, round, initial_state.digest)
     return None if found is None else found.loss
 
 

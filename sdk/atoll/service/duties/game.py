@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 import structlog
 
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.chain.deploy import FAMILIES
 from atoll.errors import ProtocolError
 from atoll.protocol.game_records import GameRecord, parties
-from atoll.protocol.games.claims import Move
+from atoll.protocol.games.explanations import explain
+from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.games.judge import Need
-from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.moves import Move
 from atoll.protocol.games.players import Question
-from atoll.protocol.games.words import explain
-from atoll.protocol.keeper_calls import Call as Kind
+from atoll.protocol.keeper_calls import KeeperCallKind
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.reset_periods import earlier_rounds
+from atoll.protocol.types import Digest, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Digest, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.config import KeeperConfig
-from atoll.service.duties.keeper_calls import SendKeeperCall, is_turn, place_in_line
+from atoll.service.duties.fetch_model import model_of_round
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
-from atoll.service.duties.model import model_of_round
-from atoll.service.facts import Done, Fact
+from atoll.service.duties.send_keeper_calls import SendKeeperCall, is_turn, position_in_line
+from atoll.service.entries import Done, Entry
 from atoll.service.machine import AnyCommand, Decision, State
 from atoll.service.task import Task
 from atoll.train.earlier import EarlierRound
-from atoll.train.judged import JudgeTask, Position
+from atoll.train.judge_task import JudgeTask, Position
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 Play: TypeAlias = Task[[JudgeTask, Position, str], Move | Question | None]
 """A worker's function that makes moves of games."""
-PLAY: Final[Play] = Task("next-game-move.v1", "atoll.service.judging")
+PLAY: Final[Play] = Task("next-game-move.v1", "atoll.service.game_moves")
 KEEPER = KeeperConfig()
 log = structlog.get_logger("atoll.game")
 
 
 @dataclass(frozen=True, slots=True)
-class NoMove(Fact):
+class NoMove(Entry):
     """We have nothing to say at this point of a game, and why."""
 
     kind: ClassVar[str] = "no-game-move.v1"
@@ -58,7 +58,7 @@ class NoMove(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class BondCollected(Fact):
+class BondCollected(Entry):
     """What a game that is over left us was sent."""
 
     kind: ClassVar[str] = "bond-collected.v1"
@@ -135,7 +135,7 @@ class SendMove(Transaction[NoMove]):
         earlier = []
         for one in earlier_rounds(view, job, round, seat, holder):
             cid = await model_of_round(effects, view, one, self.manifest)
-            earlier.append(EarlierRound(one, view.settled[one].facts.seed, cid))
+            earlier.append(EarlierRound(one, view.settled[one].record.seed, cid))
         return JudgeTask(
             job=view.job_id,
             manifest=self.manifest,
@@ -145,7 +145,7 @@ class SendMove(Transaction[NoMove]):
             data_seed=claim.data_seed,
             model=model,
             segment=claim.segment,
-            is_link=claim.is_link,
+            is_update_proof=claim.is_update_proof,
             earlier=tuple(earlier),
         )
 
@@ -171,8 +171,8 @@ class SendConclude(ContractCall):
     game: int
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        fell = view.games[self.game].decided.name.lower().replace("_", " ")
-        log.info("concludes", job=view.job_id, game=self.game, outcome=fell)
+        outcome = view.games[self.game].decided.name.lower().replace("_", " ")
+        log.info("concludes", job=view.job_id, game=self.game, outcome=outcome)
         return calls.conclude(self.game)
 
 
@@ -186,7 +186,7 @@ class SendCollect(Transaction[BondCollected]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[BondCollected]:
         account = effects.context.me
-        if view.games[self.game].outcome is Outcome.CHALLENGER_FELL:  # its gain, not its own bond
+        if view.games[self.game].outcome is Outcome.CHALLENGER_LOST:  # its gain, not its own bond
             account = (await effects.context.chain.ownership(account)).payee
         call = effects.calls.game_withdraw(account)
         done = await effects.transact(view, self, call)
@@ -231,7 +231,7 @@ def _end_for_both(state: State[S], game: GameRecord, keeper: KeeperConfig) -> An
     They come first, since a call that comes second is paid for nothing.
     """
     if game.decided:
-        line = place_in_line(state.view, state.me)
+        line = position_in_line(state.view, state.me)
         return SendConclude(game.id) if is_turn(state.view, line, state.now, keeper) else None
     is_late = 0 < game.deadline <= state.now - keeper.stagger_s
     return SendTimeOut(game.id, len(game.moves)) if is_late else None
@@ -239,16 +239,16 @@ def _end_for_both(state: State[S], game: GameRecord, keeper: KeeperConfig) -> An
 
 def _next(state: State[S], game: GameRecord, function: Play) -> AnyCommand | None:
     if not game.is_open:
-        holder_won = game.outcome is Outcome.CHALLENGER_FELL
+        holder_won = game.outcome is Outcome.CHALLENGER_LOST
         is_left = state.me == (game.claim.holder if holder_won else game.challenger)
-        is_due = is_left and state.facts.of(SendCollect, game.id) is None
+        is_due = is_left and state.entries.of(SendCollect, game.id) is None
         return SendCollect(game.id) if is_due else None
     if game.decided:
-        holder_fell = game.decided is Outcome.HOLDER_FELL
-        winner = game.challenger if holder_fell else game.claim.holder
+        holder_lost = game.decided is Outcome.HOLDER_LOST
+        winner = game.challenger if holder_lost else game.claim.holder
         return SendConclude(game.id) if state.me == winner else None
-    if state.view.has_fallen(game.claim):
-        return _end_fallen(state, game)
+    if state.view.is_slashed(game.claim):
+        return _end_slashed(state, game)
     if not game.deadline:
         return None
     mine = state.me == (game.claim.holder if game.is_holders_turn else game.challenger)
@@ -258,20 +258,22 @@ def _next(state: State[S], game: GameRecord, function: Play) -> AnyCommand | Non
     return _move(state, game, function) if state.now < game.deadline else None
 
 
-def _end_fallen(state: State[S], game: GameRecord) -> AnyCommand | None:
+def _end_slashed(state: State[S], game: GameRecord) -> AnyCommand | None:
     """What is about a bond that is gone is ended by who keeps the job going; by a challenger that
     has no part in that, too, as its own bond is in it.
     """
     about = parties(game.claim)
     if about is None or game.challenger != state.me or state.view.standing(state.me) is not None:
         return None
-    return SendKeeperCall(Kind.END_FALLEN, state.view.round, about[1], about[2], SeatIndex(0))
+    return SendKeeperCall(
+        KeeperCallKind.END_SLASHED, state.view.round, about[1], about[2], SeatIndex(0)
+    )
 
 
 def _move(state: State[S], game: GameRecord, function: Play) -> SendMove | None:
-    if state.facts.of(SendMove, game.id, len(game.moves)) is not None:
+    if state.entries.of(SendMove, game.id, len(game.moves)) is not None:
         return None
-    spec, data = spec_of(state.facts), state.facts.of(DoFetchData)
+    spec, data = spec_of(state.entries), state.entries.of(DoFetchData)
     if spec is None or not isinstance(data, DataReady):
         return None
     return SendMove(game.id, len(game.moves), spec, data.initial, game.is_holders_turn, function)

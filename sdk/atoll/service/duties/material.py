@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import structlog
 
-from atoll.chain.answers import text
+from atoll.chain.response_checks import text
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
-from atoll.numerics.layout import max_params_bytes
+from atoll.numerics.state_layout import max_params_bytes
 from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
+from atoll.protocol.types import Digest, JobStatus, Phase, Role
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Digest, JobStatus, Phase, Role
 from atoll.service.commands import Work
 from atoll.service.config import PolicySection
-from atoll.service.doctor.machine import memory
-from atoll.service.duties.keeper_calls import is_over
-from atoll.service.facts import Done, Fact, Facts
+from atoll.service.doctor.machine_checks import memory
+from atoll.service.duties.send_keeper_calls import is_over
+from atoll.service.entries import Done, Entries, Entry
 from atoll.service.machine import Decision, State
 from atoll.service.needs import Machine
 from atoll.service.pace import Pace, earned_per_hour, promised_per_hour
@@ -62,7 +62,7 @@ FIND_PROGRAM: Final[Task[[bytes, str], tuple[Digest, Digest]]] = Task(
 
 
 @dataclass(frozen=True, slots=True)
-class SpecReady(Fact):
+class SpecReady(Entry):
     """The manifest was fetched, has the chain's terms, and this machine reproduces its numerics.
 
     Attributes:
@@ -77,7 +77,7 @@ class SpecReady(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class JobRefused(Fact):
+class JobRefused(Entry):
     """This job is not for this machine, and why; nothing is staked on it."""
 
     kind: ClassVar[str] = "job-refused.v1"
@@ -86,7 +86,7 @@ class JobRefused(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class DataReady(Fact):
+class DataReady(Entry):
     """All tokens are in the store and the manifest's, and initial weights that are content.
 
     Attributes:
@@ -115,8 +115,8 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
         done = await self._vetted(effects, view)
-        if isinstance(done.fact, JobRefused):
-            await _let_go(effects, view, done.fact)
+        if isinstance(done.entry, JobRefused):
+            await _let_go(effects, view, done.entry)
         return done
 
     async def _vetted(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
@@ -228,8 +228,8 @@ class DoFetchData(Work[DataReady | JobRefused]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
         done = await self._vetted(effects, view)
-        if isinstance(done.fact, JobRefused):
-            await _let_go(effects, view, done.fact)
+        if isinstance(done.entry, JobRefused):
+            await _let_go(effects, view, done.entry)
         return done
 
     async def _vetted(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
@@ -280,20 +280,20 @@ def decide_material(state: State[S], *, looks_on: bool = False) -> Decision:
     Args:
         looks_on: whether jobs are of interest that it has no part in and that take nobody more.
     """
-    view, facts = state.view, state.facts
-    refused = refusal(facts)
+    view, entries = state.view, state.entries
+    refused = refusal(entries)
     if refused is not None:
         return Decision("material", f"refused: {refused.reason}")
     is_closed = view.phase is Phase.CLOSED
     if view.status is JobStatus.NONE or (is_closed and not _is_needed_still(state, looks_on)):
         return Decision("material", f"the job is {view.status.name}")
-    spec = spec_of(facts)
+    spec = spec_of(entries)
     if spec is None:
         command = DoFetchSpec(view.spec_cid, view.terms_hash)
         return Decision("material", "the manifest is not here", (command,))
-    if facts.of(DoFetchData) is None and not state.may_take:
+    if entries.of(DoFetchData) is None and not state.may_take:
         return Decision("material", "the manifest is here, and other jobs may be better")
-    if facts.of(DoFetchData) is None:
+    if entries.of(DoFetchData) is None:
         return Decision("material", "the data is not here", (DoFetchData(spec),))
     return Decision("material", "manifest and data are here")
 
@@ -310,25 +310,25 @@ def _is_needed_still(state: State[S], looks_on: bool) -> bool:
 
 def has_material(state: State[S]) -> bool:
     """Whether everything that a round needs, beside the model, is in the store."""
-    return isinstance(state.facts.of(DoFetchData), DataReady) and refusal(state.facts) is None
+    return isinstance(state.entries.of(DoFetchData), DataReady) and refusal(state.entries) is None
 
 
-def spec_of(facts: Facts) -> bytes | None:
+def spec_of(entries: Entries) -> bytes | None:
     """The job's manifest in bytes, once it is here and fits this machine."""
-    found = facts.of(DoFetchSpec)
+    found = entries.of(DoFetchSpec)
     return found.manifest if isinstance(found, SpecReady) else None
 
 
-def manifest_of(facts: Facts) -> Manifest | None:
+def manifest_of(entries: Entries) -> Manifest | None:
     """The job's manifest, once it is here and fits this machine."""
-    spec = spec_of(facts)
+    spec = spec_of(entries)
     return None if spec is None else _parse(spec)
 
 
-def refusal(facts: Facts) -> JobRefused | None:
+def refusal(entries: Entries) -> JobRefused | None:
     """Why the job is not for this machine; None where it is, or is not known yet."""
-    found = (facts.of(DoFetchSpec), facts.of(DoFetchData))
-    return next((fact for fact in found if isinstance(fact, JobRefused)), None)
+    found = (entries.of(DoFetchSpec), entries.of(DoFetchData))
+    return next((entry for entry in found if isinstance(entry, JobRefused)), None)
 
 
 @lru_cache(maxsize=64)

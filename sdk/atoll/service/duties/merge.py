@@ -1,4 +1,4 @@
-"""Merges a round: the verdict that follows from words, accusations and bytes.
+"""Merges a round: the verdict that follows from votes, accusations and bytes.
 
 Whoever merges by itself need not take anybody's word for the next model: see `disagreement`.
 """
@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.merge_inputs import MergeFacts, MergeTerms, candidates, had
+from atoll.protocol.merge_inputs import MergeRecord, MergeTerms, available_seats, candidates
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import Digest, Phase, RoundId, Verdict, to_bitmap
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Digest, Phase, Slot, Verdict, to_bitmap
 from atoll.service.commands import Work
 from atoll.service.duties.material import has_material, manifest_of, spec_of
-from atoll.service.duties.opening import opening_at
+from atoll.service.duties.round_start import round_start_at
 from atoll.service.duties.updates import RevealedUpdate, RevealedUpdates, seen, updates_of
-from atoll.service.facts import Done, Fact
-from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
-from atoll.service.machine import State, by_view_and_facts
+from atoll.service.entries import Done, Entry
+from atoll.service.machine import State, by_view_and_entries
 from atoll.service.task import Task
+from atoll.service.update_limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ MERGE_AGAIN: Final[Task[[DoMerge, str], Verdict]] = Task("merge-again.v1", "atol
 
 
 @dataclass(frozen=True, slots=True)
-class RoundMerged(Fact):
+class RoundMerged(Entry):
     """What follows from a round, but for its loss: that is zero here (see `evaluation`). The next
     global state is in the store.
     """
@@ -50,24 +50,24 @@ class DoMerge(Work[RoundMerged]):
     """Merge; `updates` are those of every candidate."""
 
     kind: ClassVar[str] = "merge.v1"
-    slot: Slot
+    round_id: RoundId
     data_seed: Digest
-    facts: MergeFacts
+    record: MergeRecord
     updates: RevealedUpdates
     manifest: bytes
-    opening: bytes
+    initial_state: bytes
 
     @property
     def about(self) -> tuple[object, ...]:
-        """Everything that decides the verdict: of words, only whom they say to be there."""
-        facts = self.facts
-        updates = [(one.seat, one.cid.hex(), one.root.hex()) for one in self.updates]
-        there = had(facts.words, facts.committee, facts.revealed)
-        decides = [there, sorted(facts.segments.items()), facts.fallen, facts.accused, updates]
-        return (self.slot.round, self.data_seed, sha256(json.dumps(decides).encode()))
+        """Everything that decides the verdict: of votes, only whom they say to be there."""
+        record = self.record
+        updates = [(update.seat, update.cid.hex(), update.root.hex()) for update in self.updates]
+        there = available_seats(record.votes, record.committee, record.revealed)
+        decides = [there, sorted(record.segments.items()), record.slashed, record.accused, updates]
+        return (self.round_id.round, self.data_seed, sha256(json.dumps(decides).encode()))
 
     async def perform(self, effects: Effects, view: JobView) -> Done[RoundMerged]:
-        round_, limit = self.slot.round, max_update_bytes(Manifest.from_bytes(self.manifest))
+        round_, limit = self.round_id.round, max_update_bytes(Manifest.from_bytes(self.manifest))
 
         async def fetch(update: RevealedUpdate) -> None:
             with suppress(*UNFETCHABLE_CONTENT):  # no update then, for everyone alike
@@ -84,17 +84,17 @@ class DoMerge(Work[RoundMerged]):
 
 
 def merging(state: State[S]) -> DoMerge | None:
-    """The merge of the running round as the words so far decide it; None before it can be known."""
+    """The merge of the running round as the votes so far decide it; None before it can be known."""
     running = state.view.open
     if running is None or not running.may_settle(state.now):
         return None
-    return _merge_of(state, running.merge_facts, running, running.seed)
+    return _merge_of(state, running.merge_record, running, running.seed)
 
 
 def foreseeing(state: State[S]) -> DoMerge | None:
     """The running round's merge if the committee has what we have; None while some is looked for.
 
-    It is the merge that the words decide, by name, too, but where somebody served us and not most
+    It is the merge that the votes decide, by name, too, but where somebody served us and not most
     members, or the other way round.
     """
     running = state.view.open
@@ -103,43 +103,43 @@ def foreseeing(state: State[S]) -> DoMerge | None:
     here, unknown = seen(state)
     if unknown:
         return None
-    facts = replace(running.merge_facts, words=[here], committee=1)
-    return _merge_of(state, facts, running, running.seed)
+    record = replace(running.merge_record, votes=[here], committee=1)
+    return _merge_of(state, record, running, running.seed)
 
 
 def foreseen_of(state: State[S]) -> RoundMerged | None:
-    """What the running round's merge gave: by the words, or before them by what we have."""
+    """What the running round's merge gave: by the votes, or before them by what we have."""
     command = merging(state) or foreseeing(state)
-    return None if command is None else state.facts.of(DoMerge, *command.about)
+    return None if command is None else state.entries.of(DoMerge, *command.about)
 
 
 def merged_of(state: State[S]) -> RoundMerged | None:
     """What our own merge of the running round gave."""
     command = merging(state)
-    return None if command is None else state.facts.of(DoMerge, *command.about)
+    return None if command is None else state.entries.of(DoMerge, *command.about)
 
 
 def checking(state: State[S]) -> DoMerge | None:
     """Our own merge of the newest settled round, which its certificate is held against."""
-    past = state.view.settled[-1] if state.view.settled else None
-    if past is None or not any(past.digest):
+    settled_round = state.view.settled[-1] if state.view.settled else None
+    if settled_round is None or not any(settled_round.digest):
         return None
-    return _merge_of(state, past.merge_facts, past, past.facts.seed)
+    return _merge_of(state, settled_round.merge_record, settled_round, settled_round.record.seed)
 
 
-@by_view_and_facts
+@by_view_and_entries
 def checked_of(state: State[S]) -> RoundMerged | None:
     """What our own merge of the newest settled round gave."""
     command = checking(state)
-    return None if command is None else state.facts.of(DoMerge, *command.about)
+    return None if command is None else state.entries.of(DoMerge, *command.about)
 
 
 def _merge_of(
-    state: State[S], facts: MergeFacts, round: OpenRound | SettledRound, seed: Digest
+    state: State[S], record: MergeRecord, round: OpenRound | SettledRound, seed: Digest
 ) -> DoMerge | None:
-    opening, spec = opening_at(state, round.round), spec_of(state.facts)
-    manifest = manifest_of(state.facts)
-    if opening is None or spec is None or manifest is None or not has_material(state):
+    initial_state, spec = round_start_at(state, round.round), spec_of(state.entries)
+    manifest = manifest_of(state.entries)
+    if initial_state is None or spec is None or manifest is None or not has_material(state):
         return None
-    updates = updates_of(round.reveals, to_bitmap(candidates(facts, MergeTerms.of(manifest))))
-    return DoMerge(round.slot, seed, facts, updates, spec, opening.cid)
+    updates = updates_of(round.reveals, to_bitmap(candidates(record, MergeTerms.of(manifest))))
+    return DoMerge(round.round_id, seed, record, updates, spec, initial_state.cid)

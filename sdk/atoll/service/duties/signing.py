@@ -1,4 +1,4 @@
-"""Claims a slot in the journal for one content; nothing is sent that was not signed so."""
+"""Claims a subject in the journal for one content; nothing is sent that was not signed so."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from atoll.protocol.views import JobView
 from atoll.service.commands import Work
-from atoll.service.facts import Done, Fact
+from atoll.service.entries import Done, Entry
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
-F_co = TypeVar("F_co", bound=Fact, covariant=True)
+F_co = TypeVar("F_co", bound=Entry, covariant=True)
 
 
 class Signing(Work[F_co]):
-    """Sign what was decided to be said on chain; `about` names the slot, never the content.
+    """Sign what was decided to be said on chain; `about` names the subject, never the content.
 
     After a restart what was signed is said again, and nothing else.
     """
@@ -36,7 +36,7 @@ class Signing(Work[F_co]):
         """
 
     def claim(self, effects: Effects, view: JobView) -> None:
-        """Takes the slot in the journal for this content; raises as `Journal.sign_once`."""
+        """Takes the subject in the journal for this content; raises as `Journal.sign_once`."""
         effects.context.journal.sign_once(f"{view.job_id}:{self.key}", self.content)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[F_co]:

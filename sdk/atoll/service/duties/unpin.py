@@ -16,9 +16,9 @@ from atoll.errors import StorageError
 from atoll.protocol.clocks import absolute_end
 from atoll.protocol.views import JobView
 from atoll.service.commands import Work
-from atoll.service.duties.keeper_calls import is_over
 from atoll.service.duties.material import manifest_of
-from atoll.service.facts import Done, Fact, NotYet
+from atoll.service.duties.send_keeper_calls import is_over
+from atoll.service.entries import Done, Entry, NotYet
 from atoll.service.machine import Decision, State
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class RoundsUnpinned(Fact):
+class RoundsUnpinned(Entry):
     """The blocks of rounds below this one are not kept any more."""
 
     kind: ClassVar[str] = "rounds-unpinned.v1"
@@ -36,7 +36,7 @@ class RoundsUnpinned(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class JobUnpinned(Fact):
+class JobUnpinned(Entry):
     """No block of the job is kept any more."""
 
     kind: ClassVar[str] = "job-unpinned.v1"
@@ -107,21 +107,21 @@ def decide_unpin(state: State[S], *, looks: bool = True) -> Decision:
             of ours is in it, and we play no game about a reset period.
     """
     view = state.view
-    if state.facts.of(DoUnpinJob) is not None:
+    if state.entries.of(DoUnpinJob) is not None:
         return Decision("unpin", "keeps nothing of the job")
     if is_over(view, state.now) and state.now >= _claimed_at_least_until(view):
         return Decision("unpin", "the claim deadline is over", (DoUnpinJob(),))
-    manifest = manifest_of(state.facts)
+    manifest = manifest_of(state.entries)
     if manifest is None and looks and not is_over(view, state.block_time):
         return Decision("unpin", "waits for the manifest, which says how long a reset period is")
-    done = state.facts.of(DoUnpin)
+    done = state.entries.of(DoUnpin)
     first = 0 if done is None else done.below
     # Whoever audits a round, or plays a game about it, runs it again from what it began with. A
     # challenge of its window's last block is in the view once that is confirmed.
-    audited = [past.round for past in view.auditing(state.block_time)]
+    audited = [settled_round.round for settled_round in view.auditing(state.block_time)]
     played = [game.claim.round for game in view.games.values() if game.is_open]
-    # The result of a job is made from the last merge's updates, should somebody fall in it.
-    merged = [past.round for past in view.settled if past.verdict.merged]
+    # The result of a job is made from the last merge's updates, should somebody be slashed for it.
+    merged = [settled_round.round for settled_round in view.settled if settled_round.verdict.merged]
     below = min([view.round - 1, *audited, *played, *merged[-1:]])
     if manifest is not None:
         below -= below % manifest.reset_period  # a seat's state comes from all of it

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.open_rounds import OpenRound, SeatReveal
+from atoll.protocol.types import Address, Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
 from atoll.service.commands import Work
+from atoll.service.duties.fetch_model import model_of_round
 from atoll.service.duties.material import has_material, spec_of
-from atoll.service.duties.model import model_of_round
-from atoll.service.duties.opening import OpeningReady, opening_of
-from atoll.service.facts import Done, Fact
-from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.service.duties.round_start import RoundStartReady, round_start_of
+from atoll.service.entries import Done, Entry
 from atoll.service.machine import Decision, State
 from atoll.service.task import Task
+from atoll.service.update_limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ IS_CANONICAL: Final[Task[[DoGetUpdate, str], bool]] = Task("check-update.v1", "a
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateSeen(Fact):
+class UpdateSeen(Entry):
     """Whether a seat's update is here: the bytes that its root binds, and canonical."""
 
     kind: ClassVar[str] = "update-fetched.v1"
-    is_had: bool
+    is_available: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class DoGetUpdate(Work[UpdateSeen]):
     update: RevealedUpdate
     data_seed: Digest
     manifest: bytes
-    opening: bytes
+    initial_state: bytes
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -80,9 +80,9 @@ class DoGetUpdate(Work[UpdateSeen]):
         except UNFETCHABLE_CONTENT:
             return Done(UpdateSeen(False))
         found = self
-        if not self.opening:
+        if not self.initial_state:
             model = await model_of_round(effects, view, self.round, self.manifest)
-            found = replace(self, opening=model)
+            found = replace(self, initial_state=model)
         call = IS_CANONICAL(found, effects.store_dir)
         return Done(UpdateSeen(await effects.work_soon(call)))
 
@@ -92,16 +92,16 @@ class DoGetUpdate(Work[UpdateSeen]):
 
 def decide_updates(state: State[S]) -> Decision:
     """Gets every revealed update of the running round."""
-    opening, spec, running = opening_of(state), spec_of(state.facts), state.view.open
-    if opening is None or spec is None or running is None or not has_material(state):
+    initial_state, spec, running = round_start_of(state), spec_of(state.entries), state.view.open
+    if initial_state is None or spec is None or running is None or not has_material(state):
         return Decision("updates", "waits for the round and its global state")
-    everyone = _getting(running, spec, opening)
-    wanted = [c for c in everyone if state.facts.of(DoGetUpdate, *c.about) is None]
+    everyone = _getting(running, spec, initial_state)
+    wanted = [c for c in everyone if state.entries.of(DoGetUpdate, *c.about) is None]
     return Decision("updates", f"{len(wanted)} updates are not here", tuple(wanted))
 
 
-def _getting(running: OpenRound, spec: bytes, opening: OpeningReady) -> list[DoGetUpdate]:
-    where = (running.round, running.seed, spec, opening.cid)
+def _getting(running: OpenRound, spec: bytes, initial_state: RoundStartReady) -> list[DoGetUpdate]:
+    where = (running.round, running.seed, spec, initial_state.cid)
     return [getting(s, told, where) for s, told in running.reveals.items() if told.segments]
 
 
@@ -109,9 +109,9 @@ def getting(
     seat: SeatIndex, told: SeatReveal, where: tuple[RoundIndex, Digest, bytes, bytes]
 ) -> DoGetUpdate:
     """What brings a seat's update; `where` is round, data seed, manifest and the model's CID."""
-    round, seed, spec, opening = where
+    round, seed, spec, initial_state = where
     update = RevealedUpdate(seat, told.reveal.update_cid, told.reveal.update_root)
-    return DoGetUpdate(round, told.commitment, told.account, update, seed, spec, opening)
+    return DoGetUpdate(round, told.commitment, told.account, update, seed, spec, initial_state)
 
 
 def seen(state: State[S]) -> tuple[Bitmap, Bitmap]:
@@ -120,13 +120,15 @@ def seen(state: State[S]) -> tuple[Bitmap, Bitmap]:
     if running is None:
         return Bitmap(0), Bitmap(0)
     found = {
-        seat: state.facts.of(DoGetUpdate, running.round, told.commitment)
+        seat: state.entries.of(DoGetUpdate, running.round, told.commitment)
         for seat, told in running.reveals.items()
         if told.segments
     }
-    had = to_bitmap(seat for seat, fact in found.items() if fact is not None and fact.is_had)
-    unknown = to_bitmap(seat for seat, fact in found.items() if fact is None)
-    return had, unknown
+    available = to_bitmap(
+        seat for seat, entry in found.items() if entry is not None and entry.is_available
+    )
+    unknown = to_bitmap(seat for seat, entry in found.items() if entry is None)
+    return available, unknown
 
 
 def updates_of(reveals: Mapping[SeatIndex, SeatReveal], seats: Bitmap) -> RevealedUpdates:

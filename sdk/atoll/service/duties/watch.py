@@ -13,30 +13,30 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
 import structlog
 
 from atoll.chain.call import Call
-from atoll.chain.calls import Calls
+from atoll.chain.contract_calls import Calls
 from atoll.protocol.hashing import hash_fields
 from atoll.protocol.keeper_calls import leaked_keys
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.types import Address, Digest, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.challenge import (
     SendChallenge,
-    fine_authors,
     may_challenge,
     one_at_a_time,
+    valid_authors,
 )
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
-from atoll.service.duties.replay import (
+from atoll.service.duties.replay_seat import (
     REPLAY,
     DoReplay,
     Replay,
     SeatReplayed,
     replayed,
     replaying,
-    wrong_word_at,
+    wrong_tag_at,
 )
-from atoll.service.facts import Done, Fact, key_of
+from atoll.service.entries import Done, Entry, key_of
 from atoll.service.machine import AnyCommand, Decision, State
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class SendLeak(ContractCall):
 
 
 @dataclass(frozen=True, slots=True)
-class CameTooLate(Fact):
+class CameTooLate(Entry):
     """A window ended before our replay did: whatever it gave could not be disputed."""
 
     kind: ClassVar[str] = "replay-too-late.v1"
@@ -105,68 +105,69 @@ def decide_watch(state: State[S], looks: Looks) -> Decision:
     """Replays seats of rounds that can still be disputed, and disputes what is wrong."""
     view, now = state.view, state.now
     wanted: list[AnyCommand] = [*_leaks(state, looks.keys), *_too_late(state)]
-    spec, data = spec_of(state.facts), state.facts.of(DoFetchData)
+    spec, data = spec_of(state.entries), state.entries.of(DoFetchData)
     if spec is None or not isinstance(data, DataReady):
         return Decision("watch", "waits for the manifest and the data", tuple(wanted))
-    for past in view.auditing(now + MARGIN_SECONDS):
-        wanted += _of_round(state, past, (spec, data.initial), looks)
+    for settled_round in view.auditing(now + MARGIN_SECONDS):
+        wanted += _of_round(state, settled_round, (spec, data.initial), looks)
     return Decision("watch", f"{len(wanted)} things to look at", one_at_a_time(state, wanted))
 
 
-def is_sampled(me: Address, past: SettledRound, seat: SeatIndex, share: float) -> bool:
+def is_sampled(me: Address, settled_round: SettledRound, seat: SeatIndex, share: float) -> bool:
     """Whether we replay this seat: nobody can tell before it has revealed."""
     types = ("bytes32", "address", "uint256")
-    ticket = hash_fields(types, (past.facts.audit_seed, me, seat))
+    ticket = hash_fields(types, (settled_round.record.audit_seed, me, seat))
     return int.from_bytes(ticket, "big") < share * _ALL
 
 
 def _of_round(
-    state: State[S], past: SettledRound, job: tuple[bytes, Digest], looks: Looks
+    state: State[S], settled_round: SettledRound, job: tuple[bytes, Digest], looks: Looks
 ) -> list[AnyCommand]:
     wanted: list[AnyCommand] = []
-    for seat, told in past.reveals.items():
+    for seat, told in settled_round.reveals.items():
         if told.account == state.me:
             continue
-        found = replayed(state, past, seat)
+        found = replayed(state, settled_round, seat)
         if found is not None:
-            wanted += _disputes(state, past, found, job)
+            wanted += _disputes(state, settled_round, found, job)
             continue
-        fell = state.view.providers[told.holder].has_fallen
-        if not fell and is_sampled(state.me, past, seat, looks.share):
-            wanted.append(replaying(state.view, past, seat, job[0], looks.function))
+        slashed = state.view.providers[told.holder].is_slashed
+        if not slashed and is_sampled(state.me, settled_round, seat, looks.share):
+            wanted.append(replaying(state.view, settled_round, seat, job[0], looks.function))
     return wanted
 
 
 def _disputes(
-    state: State[S], past: SettledRound, found: SeatReplayed, job: tuple[bytes, Digest]
+    state: State[S], settled_round: SettledRound, found: SeatReplayed, job: tuple[bytes, Digest]
 ) -> Iterator[SendChallenge]:
-    """What a seat said that our replay does not give; and who knew its words and called it fine."""
+    """What a seat said that our replay does not give; and who knew its work_tags and called it
+    valid."""
     duty, seat = found.duty, found.duty.seat
-    at = wrong_word_at(past, seat, found.words) if duty.is_fine else duty.at
-    if at is None or not past.clock.takes_challenges(state.now):
+    at = wrong_tag_at(settled_round, seat, found.work_tags) if duty.is_valid else duty.at
+    if at is None or not settled_round.clock.takes_challenges(state.now):
         return
-    via = None if found.earlier is None else past.round
-    round, at = (past.round, at) if found.earlier is None else found.earlier
-    own = SendChallenge(round, seat, at, *job, via=via)
-    fell = state.view.providers[past.seats[seat]].has_fallen
-    if not fell and may_challenge(state, past, own):
+    through_round = None if found.earlier is None else settled_round.round
+    round, at = (settled_round.round, at) if found.earlier is None else found.earlier
+    own = SendChallenge(round, seat, at, *job, through_round=through_round)
+    slashed = state.view.providers[settled_round.seats[seat]].is_slashed
+    if not slashed and may_challenge(state, settled_round, own):
         yield own
     told = state.view.settled[round].reveals[seat]
     if at == told.segments:
-        return  # a *fine* is a claim of segments, not of a link
-    for member in fine_authors(state.view, past, seat):
+        return  # a *valid* is a claim of segments, not of an update proof
+    for member in valid_authors(state.view, settled_round, seat):
         other = replace(own, member=member)
         is_other = state.view.verifiers[member].account != state.me
-        if is_other and may_challenge(state, past, other):
+        if is_other and may_challenge(state, settled_round, other):
             yield other
 
 
 def _leaks(state: State[S], keys: tuple[Digest, ...]) -> Iterator[SendLeak]:
     """Keys that somebody told, or showed on the chain, before AUDIT was over."""
-    for past in state.view.auditing(state.now):
-        for shown in leaked_keys(past, state.now, keys):
-            if past.reveals[shown.seat].account != state.me:
-                yield SendLeak(past.round, shown.seat, shown.key)
+    for settled_round in state.view.auditing(state.now):
+        for shown in leaked_keys(settled_round, state.now, keys):
+            if settled_round.reveals[shown.seat].account != state.me:
+                yield SendLeak(settled_round.round, shown.seat, shown.key)
 
 
 def _too_late(state: State[S]) -> Iterator[NoteTooLate]:
@@ -176,8 +177,14 @@ def _too_late(state: State[S]) -> Iterator[NoteTooLate]:
         if not key.startswith(begun):
             continue
         round, seat = map(int, key.removeprefix(begun).split(":")[:2])
-        past = state.view.settled_round(RoundIndex(round))
-        is_over = past is not None and state.now + MARGIN_SECONDS >= past.clock.window_end
-        is_done = past is not None and replayed(state, past, SeatIndex(seat)) is not None
-        if is_over and not is_done and state.facts.of(NoteTooLate, round, seat) is None:
+        settled_round = state.view.settled_round(RoundIndex(round))
+        is_over = (
+            settled_round is not None
+            and state.now + MARGIN_SECONDS >= settled_round.clock.window_end
+        )
+        is_done = (
+            settled_round is not None
+            and replayed(state, settled_round, SeatIndex(seat)) is not None
+        )
+        if is_over and not is_done and state.entries.of(NoteTooLate, round, seat) is None:
             yield NoteTooLate(round, seat)

@@ -16,7 +16,7 @@ from atoll.train.corpus.marks import chat_template, special_tokens
 from atoll.train.corpus.talks import Messages
 
 if TYPE_CHECKING:
-    from atoll.train.corpus.template import Template
+    from atoll.train.corpus.template import ChatTemplate
 
 Render = Callable[[Messages, bool], str]
 """The text of messages; with the opening of an answer after it where the flag is set."""
@@ -124,18 +124,18 @@ def _refusing(name: str) -> Iterator[None]:
         ) from error
 
 
-def _compiled(source: str, marks: Mapping[str, str], folder: Path) -> Template:
+def _compiled(source: str, marks: Mapping[str, str], folder: Path) -> ChatTemplate:
     try:
         import jinja2  # noqa: F401, PLC0415 (an extra)
 
-        from atoll.train.corpus.template import Template  # noqa: PLC0415
+        from atoll.train.corpus.template import ChatTemplate  # noqa: PLC0415
     except ImportError as error:
         raise DataUnusable(
             f"the chat template of {folder} needs jinja2 3.1.6, which is not installed",
             next_step="pip install 'atoll[chat]'",
         ) from error
     try:
-        return Template(source, marks)
+        return ChatTemplate(source, marks)
     except Exception as error:  # jinja2's own, or too deep for it
         raise DataUnusable(
             f"the chat template of {folder} does not compile: {error}",

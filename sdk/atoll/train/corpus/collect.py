@@ -56,17 +56,17 @@ def belongings_of(options: DataOptions, encoder: Encoder) -> Belongings:
         with reading(options.model_folder / CONFIG):
             files[CONFIG] = (options.model_folder / CONFIG).read_bytes()
     try:
-        found = Belongings(files)
+        belongings = Belongings(files)
     except ValueError as error:
         raise DataUnusable(f"{folder}: {error}", next_step="take it out") from error
-    size = len(found.to_bytes())
+    size = len(belongings.to_bytes())
     if size > MAX_TOKENIZER_BYTES:
         largest = max(files, key=lambda name: len(files[name]))
         raise DataUnusable(
             f"the files that go with the model have {size} bytes, of which {largest} has "
             f"{len(files[largest])}; {MAX_TOKENIZER_BYTES} are taken"
         )
-    return found
+    return belongings
 
 
 def _folder_of(tokenizer: Path | None) -> Path | None:
@@ -111,10 +111,10 @@ def _settings(folder: Path | None, encoder: Encoder) -> dict[str, Any]:
     if encoder.wholes is None or folder is None:
         return _USUAL
     tokenizer = encoder.wholes.tokenizer
-    said = json_of(folder / _SETTINGS) or _USUAL | special_tokens(folder, tokenizer)
+    settings = json_of(folder / _SETTINGS) or _USUAL | special_tokens(folder, tokenizer)
     if not _lacks_end(folder, encoder):
-        return said
-    return said | {"eos_token": tokenizer.id_to_token(encoder.end)}
+        return settings
+    return settings | {"eos_token": tokenizer.id_to_token(encoder.end)}
 
 
 def _generation(folder: Path | None, model: Path | None, encoder: Encoder) -> bytes:

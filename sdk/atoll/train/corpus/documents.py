@@ -1,7 +1,7 @@
 """Files as streams of documents, in the memory of a MiB of text.
 
-Rule of this file: whatever a reader gives can be had again from its `place`, and a damaged file is
-refused by name, line or row. Texts are bytes of UTF-8, or any bytes but zero where no tokenizer
+Rule of this file: whatever a reader gives can be had again from its `position`, and a damaged file
+is refused by name, line or row. Texts are bytes of UTF-8, or any bytes but zero where no tokenizer
 reads them; a zero byte is what ends a document there.
 """
 
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from atoll.numerics.errors import DataUnusable
-from atoll.train.corpus.files import SourceFile
 from atoll.train.corpus.jsonrows import json_rows
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.rows import (
     START,
     BadRow,
     LongText,
-    Place,
-    Row,
+    Position,
+    TextRow,
     columns,
     nothing_under,
 )
+from atoll.train.corpus.source_files import SourceFile
 from atoll.train.corpus.streams import open_stream, reading
 from atoll.train.corpus.tables import arrow_rows, csv_rows
 from atoll.train.corpus.talks import Messages, messages_of
@@ -47,14 +47,14 @@ class Document:
         content: UTF-8, or messages.
         before: bytes of the same text before it, which is long and comes in sections.
         name: its file, and line, row or byte, for complaints.
-        place: where its file goes on after it.
+        position: where its file goes on after it.
         whole: SHA-256 of all of the row's text, of which it is a section; else empty.
     """
 
     content: bytes | Messages
     before: int
     name: str
-    place: Place
+    position: Position
     whole: bytes = b""
 
 
@@ -63,7 +63,7 @@ class Skipped:
     """A row that is excluded: why, in a word or two, and where its file goes on after it."""
 
     reason: str
-    place: Place
+    position: Position
 
 
 Read: TypeAlias = Document | Skipped
@@ -80,9 +80,9 @@ def section_bytes(total: int) -> int:
 
 
 def read_documents(
-    source: SourceFile, options: DataOptions, section: int, place: Place = START
+    source: SourceFile, options: DataOptions, section: int, position: Position = START
 ) -> Iterator[Read]:
-    """The documents of a file after a place, and the rows that are excluded.
+    """The documents of a file after a position, and the rows that are excluded.
 
     Raises:
         BadRow: of a row that cannot be taken, unless such rows are skipped.
@@ -95,31 +95,31 @@ def read_documents(
                 f"{source.path} is text, which has no messages",
                 next_step="give conversations as JSON, Parquet, CSV or a datasets folder",
             )
-        yield from _sections(source.path, section, place)
+        yield from _sections(source.path, section, position)
         return
-    for row in _rows(source, options, place):
+    for row in _rows(source, options, position):
         try:
-            yield from _taken(row, options, place[2] if row.start[:2] == place[:2] else 0)
+            yield from _taken(row, options, position[2] if row.start[:2] == position[:2] else 0)
         except BadRow as bad:
             if options.bad_rows == "refuse":
                 raise
             yield Skipped(bad.reason, row.after)
 
 
-def _rows(source: SourceFile, options: DataOptions, place: Place) -> Iterator[Row]:
+def _rows(source: SourceFile, options: DataOptions, position: Position) -> Iterator[TextRow]:
     if source.kind == "jsonl":
-        return json_rows(source.path, options, place)
+        return json_rows(source.path, options, position)
     if source.kind == "csv":
-        return csv_rows(source.path, options, place)
-    return arrow_rows(source.path, source.kind, options, place)
+        return csv_rows(source.path, options, position)
+    return arrow_rows(source.path, source.kind, options, position)
 
 
 # --- text ---
 
 
-def _sections(path: Path, section: int, place: Place) -> Iterator[Document]:
+def _sections(path: Path, section: int, position: Position) -> Iterator[Document]:
     """A text in sections that end with a line, or within one that is twice as long."""
-    start = place[0]
+    start = position[0]
     with open_stream(path, start) as stream:
         held = b""
         while True:
@@ -156,7 +156,7 @@ def _section_end(held: bytes, section: int) -> int:
 # --- what a row holds ---
 
 
-def _taken(row: Row, options: DataOptions, done: int) -> Iterator[Read]:
+def _taken(row: TextRow, options: DataOptions, done: int) -> Iterator[Read]:
     """A row's documents, of a long text those after so many bytes. Raises BadRow."""
     if isinstance(row.fields, BadRow):
         raise row.fields
@@ -165,12 +165,12 @@ def _taken(row: Row, options: DataOptions, done: int) -> Iterator[Read]:
         fault, step = nothing_under(options, row.fields.keys())
         raise BadRow(row.name, fault, "no text under its column", step)
     if options.chat:
-        said = messages_of({name: row.fields[name] for name in found}, found[0], row.name)
-        texts = [_utf8(message["role"] + message["content"], row.name) for message in said]
+        messages = messages_of({name: row.fields[name] for name in found}, found[0], row.name)
+        texts = [_utf8(message["role"] + message["content"], row.name) for message in messages]
         if sum(map(len, texts)) > MAX_TALK_BYTES:
             fault = f"a conversation of more than {MAX_TALK_BYTES} bytes"
             raise BadRow(row.name, fault, "too long", "cut it, or take the row out")
-        yield Document(said, 0, row.name, row.after)
+        yield Document(messages, 0, row.name, row.after)
         return
     value = row.fields[found[0]]
     if isinstance(value, str):
@@ -183,12 +183,12 @@ def _taken(row: Row, options: DataOptions, done: int) -> Iterator[Read]:
         raise BadRow(
             row.name,
             f"{found[0]!r} is {kind}, not text",
-            f"{kind} in place of text",
+            f"{kind} in position of text",
             "take the row out, or say which field has the text",
         )
 
 
-def _long(text: LongText, row: Row, done: int) -> Iterator[Document]:
+def _long(text: LongText, row: TextRow, done: int) -> Iterator[Document]:
     """A long text of a row in sections, which are drawn together."""
     if text.has_nul:
         raise _zero(row.name)

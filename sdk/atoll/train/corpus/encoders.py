@@ -92,9 +92,9 @@ class Encoder:
                 ids = _ids(one.ids)
                 _check_whole(wholes.gone, ids, tokenizer, run)
                 starts = _starts(one.offsets) if len(run.sizes) > 1 else None
-                for place, part in zip(run.places, run.split(ids, starts), strict=True):
-                    parts.setdefault(place, []).append(part)
-        return [_joined(parts[place]) for place in sorted(parts)]
+                for position, part in zip(run.positions, run.split(ids, starts), strict=True):
+                    parts.setdefault(position, []).append(part)
+        return [_joined(parts[position]) for position in sorted(parts)]
 
     def _conversations(self, documents: Sequence[Document]) -> list[Ids]:
         talks = [doc for doc in documents if isinstance(doc.content, list)]
@@ -122,14 +122,14 @@ class _Run:
     Attributes:
         name: of the document that it begins with.
         is_first: whether it is the beginning of its text.
-        places: of its documents among those of the batch.
+        positions: of its documents among those of the batch.
         sizes: letters of each.
     """
 
     text: str
     name: str
     is_first: bool
-    places: list[int]
+    positions: list[int]
     sizes: list[int]
 
     def split(self, ids: Ids, starts: NDArray[np.int64] | None) -> list[Ids]:
@@ -147,21 +147,21 @@ def _runs(documents: Sequence[Document], texts: Sequence[str]) -> Iterator[_Run]
 
     def run() -> _Run:
         first = documents[held[0][0]]
-        places, parts = [place for place, _ in held], [part for _, part in held]
-        return _Run("".join(parts), first.name, not first.before, places, list(map(len, parts)))
+        positions, parts = [position for position, _ in held], [part for _, part in held]
+        return _Run("".join(parts), first.name, not first.before, positions, list(map(len, parts)))
 
-    for place, (document, text) in enumerate(zip(documents, texts, strict=True)):
+    for position, (document, text) in enumerate(zip(documents, texts, strict=True)):
         is_next = document.before > 0 and document.before == end
         if held and not (is_next and size + len(text) <= SECTION_BYTES):
             yield run()
             held, size = [], 0
         head, *more = _cut(text)
-        held.append((place, head))
+        held.append((position, head))
         size += len(head)
         if more:
             yield run()
             held, size = [], 0
-            yield from (_Run(part, document.name, False, [place], [len(part)]) for part in more)
+            yield from (_Run(part, document.name, False, [position], [len(part)]) for part in more)
         end = document.before + len(document.content)
     if held:
         yield run()
@@ -178,8 +178,8 @@ def _check_whole(gone: int | None, ids: Ids, tokenizer: Tokenizer, run: _Run) ->
     if gone is None or not (ids == gone).any():
         return
     found = tokenizer.encode(run.text, add_special_tokens=False)
-    places = [offset for id, offset in zip(found.ids, found.offsets, strict=True) if id == gone]
-    letters = sorted({run.text[begin:end] for begin, end in places})
+    positions = [offset for id, offset in zip(found.ids, found.offsets, strict=True) if id == gone]
+    letters = sorted({run.text[begin:end] for begin, end in positions})
     raise DataUnusable(
         f"{run.name}: the tokenizer has no token for {', '.join(map(repr, letters[:8]))}"
         f"{' and others' if len(letters) > 8 else ''}, and none for what it does not know: "
@@ -267,9 +267,9 @@ def _end_token(
     named = options.end_token
     names = [named] if named else list(_named_ends(tokenizer, file, marks))
     for name in names:
-        found = tokenizer.token_to_id(name)
-        if found is not None:
-            return int(found)
+        token_to_id = tokenizer.token_to_id(name)
+        if token_to_id is not None:
+            return int(token_to_id)
     raise DataUnusable(
         f"{file} has no token {options.end_token!r}"
         if options.end_token
@@ -331,6 +331,6 @@ def _hide(ids: Ids, starts: NDArray[np.int64], spans: Sequence[Span]) -> Ids:
 
 def _hide_bytes(text: str, spans: Sequence[Span]) -> Ids:
     raw = text.encode()
-    places = [(len(text[:begin].encode()), len(text[:end].encode())) for begin, end in spans]
+    positions = [(len(text[:begin].encode()), len(text[:end].encode())) for begin, end in spans]
     ids = np.frombuffer(raw, np.uint8).astype(np.uint32)
-    return _hide(ids, np.arange(len(raw), dtype=np.int64), places)
+    return _hide(ids, np.arange(len(raw), dtype=np.int64), positions)

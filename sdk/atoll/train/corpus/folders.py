@@ -45,7 +45,7 @@ _HELD_OUT: Final = ("validation", "test")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FolderFile:
     """A file to read, and whether it is one of a data set's."""
 
     path: Path
@@ -60,7 +60,7 @@ class Excluded:
     reason: str
 
 
-def files_of(folder: Path, options: DataOptions, use: Use) -> Iterator[Found | Excluded]:
+def files_of(folder: Path, options: DataOptions, use: Use) -> Iterator[FolderFile | Excluded]:
     """The files of a folder in their order, each to be read or excluded.
 
     Raises:
@@ -79,7 +79,7 @@ def files_of(folder: Path, options: DataOptions, use: Use) -> Iterator[Found | E
 
 def _of_home(
     home: Path, files: list[Path], folder: Path, options: DataOptions, use: Use
-) -> Iterator[Found | Excluded]:
+) -> Iterator[FolderFile | Excluded]:
     shown: list[Path] = []
     for file in files:
         if options.suffixes and file.suffix not in options.suffixes and not file.is_dir():
@@ -91,7 +91,7 @@ def _of_home(
             if not file.is_dir():  # a link to a folder whose files are found where they are
                 shown.append(file)
     if options.format == "text" or not _is_dataset(home, shown):
-        yield from (Found(file, False) for file in shown)
+        yield from (FolderFile(file, False) for file in shown)
         return
     kept: list[Path] = []
     for file in shown:
@@ -104,7 +104,7 @@ def _of_home(
     splits = [split_of(file.relative_to(home)) for file in kept]
     taken = splits_taken(splits, use, home)
     for file, split in zip(kept, splits, strict=True):
-        yield Found(file, True) if split in taken else Excluded(file, f"split {split}")
+        yield FolderFile(file, True) if split in taken else Excluded(file, f"split {split}")
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, Path | Excluded]]:

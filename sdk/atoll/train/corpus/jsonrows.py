@@ -20,7 +20,7 @@ from atoll.nested import loads
 from atoll.numerics.errors import DataUnusable
 from atoll.storage.blocks import disk_errors
 from atoll.train.corpus.options import DataOptions
-from atoll.train.corpus.rows import LONG_BYTES, MAX_ROW_BYTES, BadRow, Place, Row
+from atoll.train.corpus.rows import LONG_BYTES, MAX_ROW_BYTES, BadRow, Position, TextRow
 from atoll.train.corpus.streams import open_stream, reading
 
 _MOST_BESIDE: Final = 4 * LONG_BYTES
@@ -41,16 +41,16 @@ _LONGEST_LETTER: Final = 12  # bytes: a pair of escapes
 _UTF8: Final = codecs.getincrementaldecoder("utf-8")
 
 
-def json_rows(path: Path, options: DataOptions, place: Place) -> Iterator[Row]:
-    """The rows of a file from a place on. Raises DataUnusable where it is damaged between rows."""
+def json_rows(path: Path, options: DataOptions, position: Position) -> Iterator[TextRow]:
+    """The rows of a file from a position on. Raises DataUnusable where it is damaged between."""
     with open_stream(path) as stream:
         is_array = _first_byte(stream, path) == b"["
-    start, before, _ = place
+    start, before, _ = position
     with open_stream(path, start) as stream:
         if is_array:
             yield from _Array(stream, path, start, options).rows(before)
         else:
-            yield from _lines(stream, path, place, options)
+            yield from _lines(stream, path, position, options)
 
 
 def _first_byte(stream: BinaryIO, path: Path) -> bytes:
@@ -64,8 +64,10 @@ def _first_byte(stream: BinaryIO, path: Path) -> bytes:
 # --- lines ---
 
 
-def _lines(stream: BinaryIO, path: Path, place: Place, options: DataOptions) -> Iterator[Row]:
-    start, before, _ = place
+def _lines(
+    stream: BinaryIO, path: Path, position: Position, options: DataOptions
+) -> Iterator[TextRow]:
+    start, before, _ = position
     for line in count(before + 1):
         name = f"{path}, line {line}"
         with reading(path, f"line {line}"):
@@ -78,7 +80,7 @@ def _lines(stream: BinaryIO, path: Path, place: Place, options: DataOptions) -> 
         after = start + size
         if raw.strip():
             fields = _parsed(raw, name) if scanned is None else scanned.fields(name, options)
-            yield Row(fields, name, (start, line - 1, 0), (after, line, 0))
+            yield TextRow(fields, name, (start, line - 1, 0), (after, line, 0))
         start = after
 
 
@@ -108,7 +110,7 @@ class _Array:
         self._stream, self._path, self._options = stream, path, options
         self._data, self._at, self._offset = b"", 0, offset
 
-    def rows(self, before: int) -> Iterator[Row]:
+    def rows(self, before: int) -> Iterator[TextRow]:
         """The rows after so many."""
         if not before:
             self._next()  # which is the bracket
@@ -128,7 +130,7 @@ class _Array:
             scan = self._value(name)
             after = self._offset + self._at
             fields = scan.fields(name, self._options)
-            yield Row(fields, name, (start, number - 1, 0), (after, number, 0))
+            yield TextRow(fields, name, (start, number - 1, 0), (after, number, 0))
         if not found:
             raise _broken(name, "a row or the array's end, not the file's")
         self._at += 1

@@ -64,8 +64,8 @@ def chat_template(folder: Path) -> str | None:
     Raises:
         DataUnusable: there are several and none is the usual one, or only that of a processor.
     """
-    found = _templates(folder)
-    if found is None:
+    templates = _templates(folder)
+    if templates is None:
         processors = folder / "chat_template.json"
         if processors.is_file():
             raise DataUnusable(
@@ -73,13 +73,13 @@ def chat_template(folder: Path) -> str | None:
                 next_step=f"write what it has under chat_template to {folder}/chat_template.jinja",
             )
         return None
-    if "default" not in found:
+    if "default" not in templates:
         raise DataUnusable(
-            f"{folder} has the chat templates {', '.join(sorted(found))[:200]}, none of them the "
-            "one for plain conversations",
+            f"{folder} has the chat templates {', '.join(sorted(templates))[:200]}, none of them "
+            "the one for plain conversations",
             next_step=f"write that one to {folder}/chat_template.jinja",
         )
-    return found["default"]
+    return templates["default"]
 
 
 def check_added_tokens(folder: Path, tokenizer: Tokenizer) -> None:

@@ -22,20 +22,20 @@ from atoll.numerics.errors import DataUnusable
 from atoll.numerics.pieces import SHARD_BYTES, root_of_shards, shard_node
 from atoll.numerics.tokens import DTYPES, dtype_for, mask_bit
 from atoll.protocol.manifest import DataSpec, TokenType
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.storage.cid import RAW, Cid
 from atoll.storage.local import LocalStore
 from atoll.storage.unixfs import Child
-from atoll.train.corpus.account import Account, skipped_told
 from atoll.train.corpus.chat import rendering
 from atoll.train.corpus.collect import belongings_of
 from atoll.train.corpus.documents import Document, Read, Skipped, read_documents, section_bytes
 from atoll.train.corpus.encoders import HIDDEN, Encoder, Ids, open_encoder
 from atoll.train.corpus.faithful import COMPARED, notes_on, unknown_note
-from atoll.train.corpus.files import Sources, find_files
-from atoll.train.corpus.journal import Journal, StreamState
 from atoll.train.corpus.options import DataOptions
-from atoll.train.corpus.rows import START, Place
+from atoll.train.corpus.progress_journal import ProgressJournal, StreamState
+from atoll.train.corpus.reading_report import ReadingReport, skipped_told
+from atoll.train.corpus.rows import START, Position
+from atoll.train.corpus.source_files import SourceFiles, find_files
 
 BATCH_BYTES: Final = 1 << 20
 """Text that is tokenised at once, by all cores."""
@@ -45,8 +45,8 @@ _BATCH_DOCUMENTS: Final = 4096
 
 _REFUSED: Final = "refused by tokenizer or chat template"
 
-_Placed: TypeAlias = tuple[tuple[int, Place], Read]
-"""A document or what is excluded, and the file and the place in it where the reading goes on."""
+_Placed: TypeAlias = tuple[tuple[int, Position], Read]
+"""A document or what is excluded, and the file and the position in it where the reading goes on."""
 _Batch: TypeAlias = list[_Placed]
 _Taken: TypeAlias = list[Ids | Skipped]
 """The tokens of a batch's documents."""
@@ -86,7 +86,7 @@ class PreparedData:
     eval_tokens: int
     eval_targets: int
     eval_documents: int
-    account: Account = field(default_factory=Account)
+    account: ReadingReport = field(default_factory=ReadingReport)
     notes: tuple[str, ...] = ()
 
     def spec(self, eval_batches: int) -> DataSpec:
@@ -191,7 +191,7 @@ class _Preparation:
     def __init__(
         self,
         options: DataOptions,
-        files: Sources,
+        files: SourceFiles,
         encoder: Encoder,
         store: LocalStore,
         on_progress: Callable[[Progress], None],
@@ -206,7 +206,7 @@ class _Preparation:
         self._total = sum(file.bytes for file in self._files)
         self._section = section_bytes(self._total)
         self._limit = int(Fraction(options.held_out) * (1 << 64))
-        self._journal = Journal(store, _inputs(options, files, encoder))
+        self._journal = ProgressJournal(store, _inputs(options, files, encoder))
         self._state, records = self._journal.load()
         self._streams = {
             name: _Stream(store, self._dtype, state, records[name], self._journal.tail(state))
@@ -218,11 +218,11 @@ class _Preparation:
         saved_at = self._state.bytes
         if not self._state.done:
             for batch, encoded in self._encoded():
-                for (place, document), ids in zip(batch, encoded, strict=True):
+                for (position, document), ids in zip(batch, encoded, strict=True):
                     if isinstance(document, Document) and not isinstance(ids, Skipped):
-                        self._take(place, document, ids)
+                        self._take(position, document, ids)
                     elif isinstance(ids, Skipped):
-                        self._skip(place, ids.reason)
+                        self._skip(position, ids.reason)
                     if self._is_full():
                         break
                 self._tell()
@@ -239,8 +239,8 @@ class _Preparation:
 
     # -- one document after another --------------------------------------------------------------
 
-    def _take(self, place: tuple[int, Place], document: Document, ids: Ids) -> None:
-        side = self._side(place[0], document)
+    def _take(self, position: tuple[int, Position], document: Document, ids: Ids) -> None:
+        side = self._side(position[0], document)
         state = self._state
         if not document.before or state.open_in != side:
             self._end_document()
@@ -250,17 +250,17 @@ class _Preparation:
         self._streams[side].add(*self._words(ids))
         self._state = replace(
             state,
-            file=place[0],
-            place=place[1],
+            file=position[0],
+            position=position[1],
             open_in=side + "-hidden" * bool(len(ids) and ids[-1] & HIDDEN),
             bytes=state.bytes + _size(document),
             unknown=state.unknown + self._unknown(ids),
         )
 
-    def _skip(self, place: tuple[int, Place], reason: str) -> None:
+    def _skip(self, position: tuple[int, Position], reason: str) -> None:
         counts = self._state.skipped
         counts = counts | {reason: counts.get(reason, 0) + 1}
-        self._state = replace(self._state, file=place[0], place=place[1], skipped=counts)
+        self._state = replace(self._state, file=position[0], position=position[1], skipped=counts)
 
     def _unknown(self, ids: Ids) -> int:
         unknown = self._encoder.unknown
@@ -290,8 +290,8 @@ class _Preparation:
             content = json.dumps(content, sort_keys=True, ensure_ascii=True).encode()
         # A text that repeats itself is one document: its sections are drawn apart, and a copy of it
         # falls like it.
-        place = document.before.to_bytes(8, "big") if document.before else b""
-        digest = document.whole or hashlib.sha256(content + place).digest()
+        position = document.before.to_bytes(8, "big") if document.before else b""
+        digest = document.whole or hashlib.sha256(content + position).digest()
         return "held_out" if int.from_bytes(digest[:8], "big") < self._limit else "train"
 
     def _is_full(self) -> bool:
@@ -328,22 +328,22 @@ class _Preparation:
             found = (self._row_tokens(*one) for one in batch if isinstance(one[1], Document))
         return [read if isinstance(read, Skipped) else next(found) for _, read in batch]
 
-    def _row_tokens(self, place: tuple[int, Place], row: Read) -> Ids | Skipped:
+    def _row_tokens(self, position: tuple[int, Position], row: Read) -> Ids | Skipped:
         """One row's tokens, where one of its batch is refused; parts of texts are no rows."""
         assert isinstance(row, Document)
         try:
             return self._encoder.encode([row])[0]
         except DataUnusable:
-            if self._files[place[0]].kind == "text" or row.whole:
+            if self._files[position[0]].kind == "text" or row.whole:
                 raise
-            return Skipped(_REFUSED, place[1])
+            return Skipped(_REFUSED, position[1])
 
     def _batches(self) -> Iterator[_Batch]:
         documents = self._documents()
         while first := next(documents, None):
             batch, size = [first], _size(first[1])
-            for place, document in islice(documents, _BATCH_DOCUMENTS - 1):
-                batch.append((place, document))
+            for position, document in islice(documents, _BATCH_DOCUMENTS - 1):
+                batch.append((position, document))
                 size += _size(document)
                 if size >= BATCH_BYTES:
                     break
@@ -351,9 +351,9 @@ class _Preparation:
 
     def _documents(self) -> Iterator[_Placed]:
         for index in range(self._state.file, len(self._files)):
-            place = self._state.place if index == self._state.file else START
-            for found in read_documents(self._files[index], self._options, self._section, place):
-                yield (index, found.place), found
+            position = self._state.position if index == self._state.file else START
+            for found in read_documents(self._files[index], self._options, self._section, position):
+                yield (index, found.position), found
 
     def _first_documents(self) -> Iterator[Document]:
         """The documents that the tokenizer is tried on, wherever the preparation is."""
@@ -406,9 +406,9 @@ class _Preparation:
             account=self._account(),
         )
 
-    def _account(self) -> Account:
+    def _account(self) -> ReadingReport:
         last = self._state.file if self._is_full() else len(self._files)
-        return Account.of(self._sources, last, self._state.skipped)
+        return ReadingReport.of(self._sources, last, self._state.skipped)
 
     def _check_enough(self) -> None:
         train, held_out = (self._streams[name].state for name in ("train", "held_out"))
@@ -447,7 +447,7 @@ def _dtype(encoder: Encoder, options: DataOptions) -> TokenType:
     return dtype_for(vocab, mask_bits=int(options.chat))
 
 
-def _inputs(options: DataOptions, files: Sources, encoder: Encoder) -> object:
+def _inputs(options: DataOptions, files: SourceFiles, encoder: Encoder) -> object:
     """What tells one preparation from another. Files count as the same by size and time."""
     return [
         *(

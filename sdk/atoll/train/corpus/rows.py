@@ -18,10 +18,10 @@ LONG_BYTES: Final = 1 << 20
 """A text that is longer than this is not held whole."""
 MAX_ROW_BYTES: Final = 1 << 26
 
-Place: TypeAlias = tuple[int, int, int]
+Position: TypeAlias = tuple[int, int, int]
 """Where a file goes on: bytes and lines, or rows and 0, that lie before, and how many bytes of the
 row there are done, if its text is long."""
-START: Final[Place] = (0, 0, 0)
+START: Final[Position] = (0, 0, 0)
 
 
 class BadRow(DataUnusable):
@@ -60,7 +60,7 @@ class LongText(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TextRow:
     """A row as it was read.
 
     Attributes:
@@ -71,8 +71,8 @@ class Row:
 
     fields: Mapping[str, object] | BadRow
     name: str
-    start: Place
-    after: Place
+    start: Position
+    after: Position
 
 
 # --- columns ---

@@ -15,8 +15,8 @@ from atoll.train.corpus.rows import (
     MAX_ROW_BYTES,
     START,
     BadRow,
-    Place,
-    Row,
+    Position,
+    TextRow,
     check_columns,
     columns,
 )
@@ -37,14 +37,16 @@ _DELIMITERS: Final = (",", ";", "\t", "|")
 # --- Parquet and Arrow ---
 
 
-def arrow_rows(path: Path, kind: str, options: DataOptions, place: Place) -> Iterator[Row]:
+def arrow_rows(
+    path: Path, kind: str, options: DataOptions, position: Position
+) -> Iterator[TextRow]:
     """Rows of Parquet and Arrow files, of Parquet a few hundred at once.
 
     Raises:
         DataUnusable: the file is damaged, or has no such column of text, or two.
     """
     arrow = need_pyarrow(path)
-    number = place[0]
+    number = position[0]
     batches = _parquet_batches if kind == "parquet" else _arrow_batches
     try:
         for batch in batches(path, options, number):
@@ -54,7 +56,7 @@ def arrow_rows(path: Path, kind: str, options: DataOptions, place: Place) -> Ite
                 name, start = f"{path}, row {number + 1}", (number, 0, 0)
                 number += 1
                 fields = dict(zip(batch.schema.names, map(_value, values), strict=True))
-                yield Row(_checked(fields, name, options), name, start, (number, 0, 0))
+                yield TextRow(_checked(fields, name, options), name, start, (number, 0, 0))
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataUnusable(
             f"{path}, after row {number}: {str(error).partition(chr(10))[0]}",
@@ -177,7 +179,7 @@ def _checked(
 # --- CSV ---
 
 
-def csv_rows(path: Path, options: DataOptions, place: Place) -> Iterator[Row]:
+def csv_rows(path: Path, options: DataOptions, position: Position) -> Iterator[TextRow]:
     """Rows of CSV whose first line names the columns; fields in quotes may have ends of lines.
 
     The delimiter is a tab in `.tsv`, else the first of `,` `;` tab `|` by which the header has the
@@ -191,31 +193,31 @@ def csv_rows(path: Path, options: DataOptions, place: Place) -> Iterator[Row]:
     with open_stream(path) as stream:
         lines = _Lines(stream, path, START)
         header, delimiter = _header(lines, path, options)
-        begin = lines.place
-    start = place if place[0] else begin
+        begin = lines.position
+    start = position if position[0] else begin
     with open_stream(path, start[0]) as stream:
         lines = _Lines(stream, path, start)
         reader = csv.reader(lines, delimiter=delimiter, strict=True)
         while True:
-            before, name = lines.place, f"{path}, line {lines.place[1] + 1}"
+            before, name = lines.position, f"{path}, line {lines.position[1] + 1}"
             lines.begin_row()
             try:
                 values = next(reader, None)
             except (csv.Error, UnicodeDecodeError) as error:
                 fault = BadRow(name, f"no row of CSV: {error}", "no CSV")
-                yield Row(fault, name, before, lines.place)
+                yield TextRow(fault, name, before, lines.position)
                 continue
             if values is None:
                 return
             if values:  # else an empty line
-                yield Row(_named(header, values, name), name, before, lines.place)
+                yield TextRow(_named(header, values, name), name, before, lines.position)
 
 
 class _Lines:
     """A file's lines, and where the last of them ends."""
 
-    def __init__(self, stream: BinaryIO, path: Path, place: Place) -> None:
-        self._stream, self._path, self.place = stream, path, place
+    def __init__(self, stream: BinaryIO, path: Path, position: Position) -> None:
+        self._stream, self._path, self.position = stream, path, position
         self._left = MAX_CSV_BYTES
 
     def begin_row(self) -> None:
@@ -226,12 +228,12 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        start, line, _ = self.place
+        start, line, _ = self.position
         with reading(self._path, f"line {line + 1}"):
             raw = self._stream.readline(MAX_CSV_BYTES + 1)
         if not raw:
             raise StopIteration
-        self.place = start + len(raw), line + 1, 0
+        self.position = start + len(raw), line + 1, 0
         self._left -= len(raw)
         if self._left < 0:
             raise csv.Error(f"more than {MAX_CSV_BYTES} bytes; is a quote left open?")

@@ -50,15 +50,15 @@ def messages_of(row: Mapping[str, object], column: str, name: str) -> Messages:
     for beside in row:
         if beside not in (column, "system", "input", "history", OUTPUT) and row[beside]:
             _refuse(name, f"{beside!r} beside the messages, which is not taken")
-    said = _alpaca(row, name) if column == INSTRUCTION else _turns(row[column], name)
+    messages = _alpaca(row, name) if column == INSTRUCTION else _turns(row[column], name)
     system = _text_or_nothing(row, "system", name)
     if system:
-        if any(message["role"] == "system" for message in said):
+        if any(message["role"] == "system" for message in messages):
             _refuse(name, "two of its texts are the system's")
-        said = [{"role": "system", "content": system}, *said]
-    if not any(message["role"] == ASSISTANT for message in said):
+        messages = [{"role": "system", "content": system}, *messages]
+    if not any(message["role"] == ASSISTANT for message in messages):
         _refuse(name, "no message of the assistant, so nothing to learn")
-    return said
+    return messages
 
 
 # --- Alpaca ---
@@ -66,17 +66,21 @@ def messages_of(row: Mapping[str, object], column: str, name: str) -> Messages:
 
 def _alpaca(row: Mapping[str, object], name: str) -> Messages:
     """An instruction, perhaps with an input after an empty line, and the answer; talk before it."""
-    said: Messages = []
+    messages: Messages = []
     history = row.get("history") or []
     for pair in history if isinstance(history, list) else [None]:
         if not isinstance(pair, list) or [type(text) for text in pair] != [str, str]:
             _refuse(name, "'history' is no list of pairs of texts")
-        said += [_message("user", pair[0]), _message(ASSISTANT, pair[1])]
+        messages += [_message("user", pair[0]), _message(ASSISTANT, pair[1])]
     asked = [_text_or_nothing(row, part, name) for part in (INSTRUCTION, "input")]
     answer = row[OUTPUT]
     if not isinstance(answer, str) or not any(asked):
         _refuse(name, f"{INSTRUCTION!r} and {OUTPUT!r} are not both text")
-    return [*said, _message("user", "\n\n".join(filter(None, asked))), _message(ASSISTANT, answer)]
+    return [
+        *messages,
+        _message("user", "\n\n".join(filter(None, asked))),
+        _message(ASSISTANT, answer),
+    ]
 
 
 def _text_or_nothing(row: Mapping[str, object], column: str, name: str) -> str:

@@ -26,7 +26,7 @@ TODAY: Final = datetime(2024, 7, 26)  # noqa: DTZ001 (a date, of no place)
 """What a template is told that asks for the date: what Llama 3's says where it has no clock."""
 
 
-class Template:
+class ChatTemplate:
     """A template with the special tokens that it may name.
 
     Attributes:

@@ -9,9 +9,9 @@ from tests.support.jobs import manifest_of_preset
 
 from atoll.numerics.trace.build.whole import program_of
 from atoll.numerics.trace.opcodes import Op
-from atoll.numerics.trace.program import Program
+from atoll.numerics.trace.program_tree import Program
 from atoll.protocol.program import Part, Source
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 
 INITIAL = Digest(b"\x07" * 32)
 CPU_SECONDS = 60
@@ -41,7 +41,7 @@ def test_presets_have_programs(name: str, nodes: tuple[int, int], templates: int
 
 def check_reads(program: Program) -> None:
     """Every node has one template, and reads whole tensors that come before it."""
-    ends = {Part.STEP: Op.RESULT, Part.LINK: Op.UPDATE}
+    ends = {Part.STEP: Op.RESULT, Part.UPDATE_PROOF: Op.UPDATE}
     for part, op in ends.items():
         index, _ = program.at(part, program.nodes(part) - 1)
         assert program.templates[index].op == op

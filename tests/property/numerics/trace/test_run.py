@@ -14,18 +14,18 @@ from tests.support.manifests import model_spec
 from tests.unit.numerics.trace.jobs import JOBS, Small, make_small, small
 
 from atoll.job.methods import SPARSE_RULE
-from atoll.numerics import link
+from atoll.numerics import update_proof
 from atoll.numerics.segment import run_segment
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import StepResult, inner_step, state_roots
 from atoll.numerics.tensors import raw_bytes
 from atoll.numerics.trace.opcodes import Op
 from atoll.numerics.trace.run import node_digest, run, tensors, trace_of
+from atoll.protocol.checkpoint_commitments import float_bytes
 from atoll.protocol.codecs import CODECS
-from atoll.protocol.leaves import float_bytes
 from atoll.protocol.merkle import merkle_root
 from atoll.protocol.program import Part
-from atoll.protocol.words import ZERO_DIGEST
+from atoll.protocol.types import ZERO_DIGEST
 
 
 def outcome(job: Small, state: SeatState, step: int) -> FinishedStep:
@@ -54,14 +54,14 @@ DEMO = {"model": model_spec().model_dump(), "inner": {"batch": 8, "micro_batch":
 @pytest.mark.parametrize("name", [*JOBS, "the demo's model"])
 def test_a_program_gives_what_a_segment_gives(name: str) -> None:
     job = small(name) if name in JOBS else make_small(DEMO)
-    state = job.opening
+    state = job.initial_state
     for step in range(2):
         found, done = outcome(job, state, step), reference(job, state, step)
         assert same_work(found, done)
         assert found.is_finite
         assert found.digest == state_roots(done.state).digest()
         state = done.state
-    assert run_segment(job.opening, 0, job.course).roots.digest() == found.digest
+    assert run_segment(job.initial_state, 0, job.course).roots.digest() == found.digest
 
 
 def test_what_an_update_leaves_out_is_found_when_the_state_before_is_gone(
@@ -71,23 +71,29 @@ def test_what_an_update_leaves_out_is_found_when_the_state_before_is_gone(
     changes = JOBS["cosines fed back"]
     job = make_small({**changes, "inner": {**changes["inner"], "segment": 1}})
     gone = list[bool]()
-    states = [replace(job.opening, params={n: p.clone() for n, p in job.opening.params.items()})]
+    states = [
+        replace(
+            job.initial_state, params={n: p.clone() for n, p in job.initial_state.params.items()}
+        )
+    ]
     before = weakref.ref(states[0].params["model.norm.weight"])
 
-    def with_left(*given: Any) -> SeatState:
+    def with_residual(*given: Any) -> SeatState:
         gone.append(before() is None)
-        return link.with_left(*given)
+        return update_proof.with_residual(*given)
 
-    monkeypatch.setattr("atoll.numerics.segment.with_left", with_left)
+    monkeypatch.setattr("atoll.numerics.segment.with_residual", with_residual)
     done = run_segment(states.pop(), 0, job.course)
     assert done.is_finite and gone == [True]
 
 
 def test_a_loss_that_is_not_finite_leaves_no_state() -> None:
     job = small("plain")
-    gain = job.opening.params["model.norm.weight"].clone()
+    gain = job.initial_state.params["model.norm.weight"].clone()
     gain[1] = torch.inf
-    state = replace(job.opening, params=job.opening.params | {"model.norm.weight": gain})
+    state = replace(
+        job.initial_state, params=job.initial_state.params | {"model.norm.weight": gain}
+    )
     found, done = outcome(job, state, 0), reference(job, state, 0)
     assert done.diverged
     assert same_work(found, done)
@@ -97,7 +103,7 @@ def test_a_loss_that_is_not_finite_leaves_no_state() -> None:
 def test_a_parameter_beyond_all_bounds_leaves_no_state() -> None:
     """The norm is finite: it is the rate that throws the parameters out."""
     job = make_small({"inner": {"lr": "10000", "weight_decay": "1000", "warmup_steps": 0}})
-    state, kinds = job.opening, []
+    state, kinds = job.initial_state, []
     for step in range(4):
         found, done = outcome(job, state, step), reference(job, state, step)
         assert same_work(found, done)
@@ -120,14 +126,14 @@ def test_the_bytes_of_a_single_element_do_not_depend_on_its_stride(stride: int) 
 def test_a_step_of_adapters_of_rank_one_has_a_trace() -> None:
     lora = {"rank": 1, "alpha": "3", "targets": ["q", "down"]}
     job = make_small({"lora": lora, "inner": {"optimizer": "muon", "momentum": "0.95"}})
-    trace, _ = trace_of(job.program, Part.STEP, job.sources(job.opening, 0))
+    trace, _ = trace_of(job.program, Part.STEP, job.sources(job.initial_state, 0))
     assert len(trace.levels[0]) == job.program.nodes(Part.STEP)
 
 
 @pytest.mark.parametrize("name", ["plain", "one micro-batch", "masked"])
 def test_a_trace_reads_the_micro_batches_that_a_step_reads(name: str) -> None:
     job, read = small(name), dict[int, list[list[int]]]({Op.IDS: [], Op.TARGETS: []})
-    for number, tensor in run(job.program, Part.STEP, job.sources(job.opening, 1)):
+    for number, tensor in run(job.program, Part.STEP, job.sources(job.initial_state, 1)):
         index, _ = job.program.at(Part.STEP, number)
         if (op := job.program.templates[index].op) in read:
             read[op].append(tensor.flatten().tolist())
@@ -140,7 +146,7 @@ def test_a_trace_reads_the_micro_batches_that_a_step_reads(name: str) -> None:
 
 def test_single_nodes_are_those_of_the_run() -> None:
     job = small("masked")
-    sources = job.sources(job.opening, 0)
+    sources = job.sources(job.initial_state, 0)
     everything = dict(run(job.program, Part.STEP, sources))
     assert sorted(everything) == list(range(job.program.nodes(Part.STEP)))
     wanted = frozenset(range(3, len(everything), 97))
@@ -150,7 +156,7 @@ def test_single_nodes_are_those_of_the_run() -> None:
 
 def test_templates_say_how_large_their_tensors_are() -> None:
     job = small("lora")
-    for node, tensor in run(job.program, Part.STEP, job.sources(job.opening, 0)):
+    for node, tensor in run(job.program, Part.STEP, job.sources(job.initial_state, 0)):
         template = job.program.templates[job.program.at(Part.STEP, node)[0]]
         assert (template.size, template.width) == (tensor.nbytes, tensor.element_size())
         assert tensor.dim() == 1
@@ -158,11 +164,11 @@ def test_templates_say_how_large_their_tensors_are() -> None:
 
 def test_the_trace_is_the_tree_over_all_digests() -> None:
     job = small("lora of one")
-    sources = job.sources(job.opening, 0)
+    sources = job.sources(job.initial_state, 0)
     digests = [node_digest(tensor) for _, tensor in run(job.program, Part.STEP, sources)]
     trace, result = trace_of(job.program, Part.STEP, sources)
     assert trace.root == merkle_root(digests)
-    assert FinishedStep.of(result) == outcome(job, job.opening, 0)
+    assert FinishedStep.of(result) == outcome(job, job.initial_state, 0)
 
 
 STREAMING = {
@@ -172,12 +178,12 @@ STREAMING = {
 
 
 @pytest.mark.parametrize("round", [1, 2])
-def test_the_step_that_takes_in_is_a_part_of_its_own(round: int) -> None:
+def test_the_step_that_mixes_in_is_a_part_of_its_own(round: int) -> None:
     """Of what the round before merged, mixed with the seat's own; the other steps are plain."""
     first = make_small(STREAMING)
     course, segment = replace(first.course, round=round), first.manifest.inner.segment
     job = replace(first, course=replace(course, model=moved(first.course.model, round)))
-    header, state = job.program.header, replace(job.opening, batches=job.manifest.inner.steps)
+    header, state = job.program.header, replace(job.initial_state, batches=job.manifest.inner.steps)
     assert [header.step_part(round, step) for step in range(segment)] == [0, 2 + round]
     for step in range(segment):
         found = stepped(job, state, step)
@@ -186,7 +192,7 @@ def test_the_step_that_takes_in_is_a_part_of_its_own(round: int) -> None:
         assert same_work(found, done)
         state = done.state
         assert found.digest == state_roots(state).digest()
-    assert run_segment(job.opening, 0, job.course).roots.digest() == found.digest
+    assert run_segment(job.initial_state, 0, job.course).roots.digest() == found.digest
 
 
 FED_BACK = {
@@ -213,19 +219,21 @@ def test_a_step_says_what_its_update_would_leave_out(name: str, round: int) -> N
     first = make_small({"codec": FED_BACK[name], "robust": rule, "inner": {"segment": 4}})
     model = moved(first.course.model, round) if round else first.course.model
     job = replace(first, course=replace(first.course, round=round, model=model))
-    state, before = job.opening, job.opening
+    state, before = job.initial_state, job.initial_state
     if round:
-        left = {n: 2.0**-12 * torch.arange(p.numel()).view(p.shape) for n, p in state.left.items()}
-        state = before = replace(state, left=left, count=4, batches=4)
+        residual = {
+            n: 2.0**-12 * torch.arange(p.numel()).view(p.shape) for n, p in state.residual.items()
+        }
+        state = before = replace(state, residual=residual, count=4, batches=4)
     for step in range(4):
         found = stepped(job, state, step)
         begun = job.course.begin(state, step)
-        assert all(torch.equal(begun.feedback[n], x) for n, x in before.left.items())
+        assert all(torch.equal(begun.feedback[n], x) for n, x in before.residual.items())
         done = inner_step(begun, job.course.input(step), job.course.recipe)
         state = job.course.end(done.state)
         assert same_work(found, done)
         assert found.digest == state_roots(state).digest()
-        assert any(x.any() for x in state.left.values())
+        assert any(x.any() for x in state.residual.values())
     assert run_segment(before, 0, job.course).roots.digest() == found.digest
 
 

@@ -1,4 +1,4 @@
-"""Small jobs of every kind that a judge has, each whole, with tokens and an opening state."""
+"""Small jobs of every kind that a judge has, each whole, with tokens and an initial state."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from torch import Tensor
 
 from atoll.job.methods import rules_for
 from atoll.numerics import init
-from atoll.numerics.base import freeze
+from atoll.numerics.frozen_base import freeze
 from atoll.numerics.init import initial_global_state, initial_params
-from atoll.numerics.layout import Shapes, param_shapes, seat_layout
 from atoll.numerics.ops import operations
 from atoll.numerics.schedule import Recipe
+from atoll.numerics.schedule_tables import table_parts
 from atoll.numerics.segment import Course
 from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state_layout import Shapes, param_shapes, seat_layout
 from atoll.numerics.step import state_roots
-from atoll.numerics.tables import table_parts
 from atoll.numerics.tensors import tree_root
 from atoll.numerics.tokens import DTYPES, Tokens, dtype_for
 from atoll.numerics.trace.build.whole import program_of
-from atoll.numerics.trace.imports import Context, Sources
-from atoll.numerics.trace.program import Program
+from atoll.numerics.trace.imports import ImportContext, TraceSources
+from atoll.numerics.trace.program_tree import Program
 from atoll.protocol.codecs import CODECS as KINDS
 from atoll.protocol.families import LAYER_KINDS
 from atoll.protocol.manifest import (
     Manifest,
     ModelSpec,
 )
-from atoll.protocol.words import Digest, SeatIndex
+from atoll.protocol.types import Digest, SeatIndex
 
 SGD = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0"}
 LLAMA3 = {"kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 24}
@@ -164,10 +164,10 @@ class Small:
     manifest: Manifest
     program: Program
     course: Course
-    opening: SeatState
+    initial_state: SeatState
     base: dict[str, Tensor]
 
-    def sources(self, state: SeatState, step: int) -> Sources:
+    def sources(self, state: SeatState, step: int) -> TraceSources:
         """What the program of a step of round 0 reads."""
         course, inner = self.course, self.manifest.inner
         total = self.manifest.terms.rounds * inner.steps
@@ -175,8 +175,8 @@ class Small:
         assert model is not None
         exponents = model.exponent_bytes()
         roots = model.params_root(), Digest(hashlib.sha256(exponents).digest())
-        return Sources(
-            Context(DATA_SEED, SEAT, course.round, step, place, state_roots(state), *roots),
+        return TraceSources(
+            ImportContext(DATA_SEED, SEAT, course.round, step, place, state_roots(state), *roots),
             state,
             course.tokens,
             b"".join(table_parts(self.manifest.model, inner, total)),
@@ -195,7 +195,7 @@ def _hashable(shapes: Shapes) -> tuple[tuple[str, tuple[int, ...]], ...]:
     return tuple((name, tuple(shape)) for name, shape in shapes.items())
 
 
-def opening_model(manifest: Manifest) -> GlobalState:
+def initial_model(manifest: Manifest) -> GlobalState:
     """Round 0's, its weights drawn once for all jobs that begin with the same."""
 
     def drawn(shapes: Shapes, seed: int) -> dict[str, Tensor]:
@@ -215,7 +215,7 @@ def make_small(changes: Changes) -> Small:
     """A job with these changes, before its first step."""
     tokens = tokens_of(changes, 1200)
     manifest = manifest_of(changes, tokens)
-    model = opening_model(manifest)
+    model = initial_model(manifest)
     frozen, base = {}, None
     if manifest.lora is not None:
         assert manifest.init.root is not None
@@ -232,6 +232,6 @@ def make_small(changes: Changes) -> Small:
         round=0,
         model=model,
     )
-    opening = SeatState.opening(model, seat_layout(manifest))
+    initial_state = SeatState.initial(model, seat_layout(manifest))
     program = program_of(manifest, model.digest())
-    return Small(manifest, program, course, opening, frozen)
+    return Small(manifest, program, course, initial_state, frozen)

@@ -12,10 +12,10 @@ from torch import Tensor
 from atoll.numerics.kernels.acceptance import sample
 from atoll.numerics.kernels.grid import one_nan
 from atoll.numerics.kernels.interface import Engine
-from atoll.numerics.trace import attention, elementwise, integers
+from atoll.numerics.trace import attention_operations, elementwise, integers
 from atoll.numerics.trace.opcodes import Op
 
-OPERATIONS = integers.OPERATIONS | attention.OPERATIONS | elementwise.OPERATIONS
+OPERATIONS = integers.OPERATIONS | attention_operations.OPERATIONS | elementwise.OPERATIONS
 
 
 @cache

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from atoll.numerics.trace import attention, elementwise, floats, integers, links, states
+from atoll.numerics.trace import (
+    attention_operations,
+    elementwise,
+    floats,
+    integers,
+    states,
+    update_proofs,
+)
 from atoll.numerics.trace.formulas import Arithmetic
 from atoll.numerics.trace.imports import READS
 from atoll.numerics.trace.opcodes import Op
@@ -32,8 +39,8 @@ def test_both_languages_have_the_primitives(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_operation_is_written_once() -> None:
-    by_hand = (READS, integers.OPERATIONS, attention.OPERATIONS, floats.OPERATIONS, {})
-    for family, operations in enumerate((*by_hand, states.OPERATIONS, links.OPERATIONS)):
+    by_hand = (READS, integers.OPERATIONS, attention_operations.OPERATIONS, floats.OPERATIONS, {})
+    for family, operations in enumerate((*by_hand, states.OPERATIONS, update_proofs.OPERATIONS)):
         made = {op for op in elementwise.OPERATIONS if op.family == family}
         assert set(operations).isdisjoint(made)
         assert set(operations) | made == {op for op in Op if op.family == family}

@@ -14,11 +14,11 @@ from atoll.errors import ManifestError
 from atoll.numerics.trace.build.graph import Graph, Region
 from atoll.numerics.trace.build.whole import MAX_BATCH, can_be_judged, program_of
 from atoll.numerics.trace.opcodes import Op
-from atoll.numerics.trace.program import Program
+from atoll.numerics.trace.program_tree import Program
 from atoll.protocol.hashing import keccak256
 from atoll.protocol.merkle import verify_proof
-from atoll.protocol.program import Part, Template, program_root
-from atoll.protocol.words import Digest
+from atoll.protocol.program import Part, TraceTemplate, program_root
+from atoll.protocol.types import Digest
 
 VECTORS = Path(__file__).parents[3] / "vectors"
 INITIAL = Digest(b"\x07" * 32)
@@ -36,7 +36,7 @@ def test_every_template_has_a_path_to_the_root(name: str) -> None:
     assert root == program_root(program.header, program.templates)
     for at in range(0, len(program.templates), 41):
         data = program.templates[at].to_bytes()
-        assert Template.from_bytes(data) == program.templates[at]
+        assert TraceTemplate.from_bytes(data) == program.templates[at]
         assert verify_proof(keccak256(data), at + 1, count, tree.path(at + 1), root)
     with pytest.raises(IndexError):
         tree.path(count)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from atoll.numerics.codec import sparse
 from atoll.numerics.codec.packing import pack
-from atoll.numerics.trace import links
+from atoll.numerics.trace import update_proofs
 
 CHUNK, QUARTER = 4096, 1024
 SIZES = [
@@ -38,7 +38,7 @@ def values(kind: str, size: int) -> Tensor:
 def keys_of(x: Tensor) -> list[tuple[int, int]]:
     """The larger a value's key, the earlier it comes."""
     bits = x.view(torch.int32).tolist()
-    return [(word & 0x7FFFFFFF, -place) for place, word in enumerate(bits)]
+    return [(word & 0x7FFFFFFF, -position) for position, word in enumerate(bits)]
 
 
 def numbers_of(x: Tensor) -> list[list[int]]:
@@ -55,9 +55,9 @@ def numbers_of(x: Tensor) -> list[list[int]]:
 @pytest.mark.parametrize("size", SIZES)
 def test_a_value_is_kept_by_what_comes_before_it_in_every_quarter(size: int, kind: str) -> None:
     x = values(kind, size)
-    numbers = links.count_before((size,), (x,), b"")
+    numbers = update_proofs.count_before((size,), (x,), b"")
     assert numbers.view(-1, 4).tolist() == numbers_of(x)
-    flags = links.kept((size,), (numbers,), b"").numpy().tobytes()
+    flags = update_proofs.kept((size,), (numbers,), b"").numpy().tobytes()
     ranks = [sum(four) for four in numbers.view(-1, 4).tolist()]
     most = [-(-7 * min(CHUNK, size - start) // 128) for start in range(0, size, CHUNK)]
     expected = sum((rank < most[i // CHUNK]) << i for i, rank in enumerate(ranks))
@@ -68,28 +68,28 @@ def test_a_value_is_kept_by_what_comes_before_it_in_every_quarter(size: int, kin
 def test_numbers_of_a_liar_add_up_beyond_sixteen_bits() -> None:
     numbers = torch.tensor([0xFFFF, 1, 0, 0, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF], dtype=torch.int32)
     numbers = torch.cat([numbers, torch.zeros(8, dtype=torch.int32)]).to(torch.uint16)
-    assert links.kept((4,), (numbers,), b"").tolist() == [0b1100]
+    assert update_proofs.kept((4,), (numbers,), b"").tolist() == [0b1100]
 
 
 def kept_by(flags: list[int], size: int) -> list[tuple[int, int]]:
-    """Place and number of each value that is kept: of a chunk the first k whose flags are set."""
+    """Position and number of each value kept: of a chunk the first k whose flags are set."""
     found = []
     for start in range(0, size, CHUNK):
         length = min(CHUNK, size - start)
-        places = [start + i for i in range(length) if flags[start + i]]
+        positions = [start + i for i in range(length) if flags[start + i]]
         first = start // CHUNK * 224
-        found += [(p, first + j) for j, p in enumerate(places[: -(-7 * length // 128)])]
+        found += [(p, first + j) for j, p in enumerate(positions[: -(-7 * length // 128)])]
     return found
 
 
 def unary(kept: list[tuple[int, int]], size: int) -> list[int]:
-    """Of each chunk, for every 16 places a 1 for each that is kept and a 0; zeros to its end."""
+    """Of each chunk, for every 16 positions a 1 for each that is kept and a 0; zeros to its end."""
     bits = []
     for start in range(0, size, CHUNK):
         length = min(CHUNK, size - start)
         chunk = []
         for group in range(start, start + length, 16):
-            chunk += [1] * sum(group <= place < group + 16 for place, _ in kept) + [0]
+            chunk += [1] * sum(group <= position < group + 16 for position, _ in kept) + [0]
         most = -(-7 * length // 128) + -(-length // 16)
         bits += chunk + [0] * (most - len(chunk))
     return bits
@@ -105,12 +105,12 @@ def test_of_any_flags_the_first_of_a_chunk_count(size: int, share: float) -> Non
     packed = torch.from_numpy(np.frombuffer(pack(flags, 1), np.uint8).copy())
     x, said = torch.arange(1.0, size + 1), torch.arange(total).to(torch.int8)
     chosen, lower, spread = [0.0] * total, [0] * total, [0] * size
-    for place, number in kept:
-        chosen[number], lower[number] = place + 1.0, place % 16
-        spread[place] = (number + 128) % 256 - 128
-    assert links.chosen((size,), (packed, x), b"").tolist() == chosen
-    assert links.spread((size,), (packed, said), b"").tolist() == spread
-    lower_bits = links.lower_bits((size,), (packed,), b"").numpy().tobytes()
+    for position, number in kept:
+        chosen[number], lower[number] = position + 1.0, position % 16
+        spread[position] = (number + 128) % 256 - 128
+    assert update_proofs.chosen((size,), (packed, x), b"").tolist() == chosen
+    assert update_proofs.spread((size,), (packed, said), b"").tolist() == spread
+    lower_bits = update_proofs.lower_bits((size,), (packed,), b"").numpy().tobytes()
     assert lower_bits == pack(np.array(lower, np.uint8), 4)
-    counts = links.counts((size,), (packed,), b"").numpy().tobytes()
+    counts = update_proofs.counts((size,), (packed,), b"").numpy().tobytes()
     assert counts == pack(np.array(unary(kept, size), np.uint8), 1)

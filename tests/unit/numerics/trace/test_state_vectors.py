@@ -31,9 +31,9 @@ INPUTS = {
     Op.RESULT: ["", "norm", "f32", "f32"], Op.SCALED: ["f32", "i32"],
     Op.DIFFERENCE: ["f32", "f32"], Op.FP32: ["f32"], Op.GRID8: ["f32"], Op.GRID4: ["f32"],
     Op.BLOCK_STEPS: ["f32"], Op.CODES: ["f32"], Op.UPDATE_HEADER: ["i32"],
-    Op.SAID: ["", "", ""], Op.LEFT: ["f32", "i8", "i32"], Op.KEPT: ["u16"], Op.CHOSEN: ["", "f32"],
-    Op.SPREAD: ["", "i8"], Op.COUNT_BEFORE: ["f32"],
-    Op.DCT: ["f32"], Op.INVERSE_DCT: ["i8"], Op.LEFT_FINE: ["f32", "i32", "i32"],
+    Op.SAID: ["", "", ""], Op.RESIDUAL: ["f32", "i8", "i32"], Op.KEPT: ["u16"],
+    Op.CHOSEN: ["", "f32"], Op.SPREAD: ["", "i8"], Op.COUNT_BEFORE: ["f32"],
+    Op.DCT: ["f32"], Op.INVERSE_DCT: ["i8"], Op.RESIDUAL_FINE: ["f32", "i32", "i32"],
 }  # fmt: skip
 """Types of inputs that are not bytes."""
 WORDS = {Op.STATE: 3, Op.BASE: 3, Op.MODEL: 3, Op.COUNT: 3, Op.CHUNKS: 2, Op.UPDATE_HEADER: 0}
@@ -56,7 +56,7 @@ def read(encoded: str) -> tuple[Given, int, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("file", "family"), [("judge_imports", 0), ("judge_states", 5), ("judge_links", 6)]
+    ("file", "family"), [("judge_imports", 0), ("judge_states", 5), ("judge_update_proofs", 6)]
 )
 def test_vectors_are_what_python_makes_of_them(file: str, family: int) -> None:
     nodes = [read(text) for text in json.loads((VECTORS / f"{file}.json").read_text())["node"]]

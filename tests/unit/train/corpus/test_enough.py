@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.support.jobs import PLAIN
 
-from atoll.job.prepare import prepare_data
+from atoll.job.prepare_manifest import prepare_data
 from atoll.numerics.errors import DataUnusable
-from atoll.protocol.words import Digest
+from atoll.protocol.types import Digest
 from atoll.storage.local import LocalStore
 from atoll.train.corpus.enough import Appetite, check_enough
 from atoll.train.corpus.options import PUBLIC_NOTICE

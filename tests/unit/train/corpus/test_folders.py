@@ -13,10 +13,10 @@ from tests.unit.train.corpus.test_formats import saved_dataset
 
 from atoll.numerics.errors import DataUnusable
 from atoll.storage.local import LocalStore
-from atoll.train.corpus.files import Sources, find_files, told
 from atoll.train.corpus.folders import split_of
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
+from atoll.train.corpus.source_files import SourceFiles, find_files, told
 
 CARD = "---\nlicense: mit\n---\n# Texts\n"
 
@@ -46,11 +46,11 @@ def put(root: Path, *names: str) -> Path:
     return root
 
 
-def names(found: Sources, root: Path) -> list[str]:
+def names(found: SourceFiles, root: Path) -> list[str]:
     return [str(file.path.relative_to(root)) for file in found.train]
 
 
-def reasons(found: Sources, root: Path) -> dict[str, str]:
+def reasons(found: SourceFiles, root: Path) -> dict[str, str]:
     return {str(one.path.relative_to(root)): one.reason for one in found.excluded}
 
 
@@ -118,7 +118,7 @@ def test_a_cache_that_names_no_snapshot_has_one_or_is_refused(tmp_path: Path) ->
 LAYOUTS = {
     "rows alone": ("train.jsonl", "validation.jsonl", "test.jsonl", "README.md", "LICENSE"),
     "a card": ("README.md", "train.txt", "valid.txt", "notes/test.txt"),
-    "its facts": ("dataset_infos.json", "train.txt", "dev.txt", "test.txt"),
+    "its record": ("dataset_infos.json", "train.txt", "dev.txt", "test.txt"),
     "splits as names": ("train.txt", "val.txt", "test.txt"),
     "splits as folders": ("train/a.parquet", "validation/a.parquet", "test/a.parquet"),
     "the Hub's names": (
@@ -252,7 +252,7 @@ def test_an_account_tells_what_was_read_and_what_was_not_needed(tmp_path: Path) 
         "files      20 files (0.txt, 1.txt, 10.txt and 17 more) to train on",
         "excluded   1 of the folders: .env (hidden)",
     ]
-    plain = account.to_plain()
+    plain = account.to_json_value()
     assert (plain["files_to_train_on"], plain["files_excluded"]) == (20, 1)
     assert plain["excluded"] == [{"path": str(root / ".env"), "reason": "hidden"}]
     few = prepare(DataOptions((root,), held_out="0.3", max_tokens=9000), store).account

@@ -1,4 +1,4 @@
-"""Every format gives the same documents, from any place on, and damage is named."""
+"""Every format gives the same documents, from any position on, and damage is named."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 
 from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.documents import Document, read_documents, section_bytes
-from atoll.train.corpus.files import find_files, told
 from atoll.train.corpus.options import DataOptions
+from atoll.train.corpus.source_files import find_files, told
 
 TEXTS = [f"text {i}: " + "naïve words " * (i % 7) for i in range(600)]
 
@@ -99,7 +99,7 @@ def test_reading_goes_on_after_any_document(name: str, tmp_path: Path) -> None:
     files, found = find_files(options).train, documents(options)
     for at in (0, 1, 99, 100, 169, 170, 349, 350, 598, 599):
         index, document = found[at]
-        rest = [(index, d) for d in read_documents(files[index], options, 256, document.place)]
+        rest = [(index, d) for d in read_documents(files[index], options, 256, document.position)]
         assert rest == [item for item in found[at + 1 :] if item[0] == index]
 
 
@@ -151,10 +151,10 @@ def test_sections_lose_no_byte_and_cut_no_letter(section: int, tmp_path: Path) -
     parts = [document.content for document in found]
     assert b"".join(part for part in parts if isinstance(part, bytes)) == text.encode()
     assert all(isinstance(part, bytes) and part.decode() for part in parts)
-    ends = [document.place[0] for document in found]
+    ends = [document.position[0] for document in found]
     assert [document.before for document in found] == [0, *ends[:-1]]
     for at, document in enumerate(found):
-        assert list(read_documents(file, options, section, document.place)) == found[at + 1 :]
+        assert list(read_documents(file, options, section, document.position)) == found[at + 1 :]
 
 
 def test_sections_are_as_long_as_there_is_text() -> None:

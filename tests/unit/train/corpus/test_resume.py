@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from atoll.storage.local import LocalStore
-from atoll.train.corpus import journal, jsonrows, prepare
+from atoll.train.corpus import jsonrows, prepare, progress_journal
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import PreparedData, Progress
 
@@ -110,10 +110,10 @@ def test_a_kill_between_any_two_writes_of_the_journal_costs_nothing_but_time(
                 raise Killed
             real(descriptor)
 
-        monkeypatch.setattr(journal.os, "fsync", fsync)
+        monkeypatch.setattr(progress_journal.os, "fsync", fsync)
         with pytest.raises(Killed):
             prepare.prepare(options, store)
-        monkeypatch.setattr(journal.os, "fsync", real)
+        monkeypatch.setattr(progress_journal.os, "fsync", real)
         assert prepare.prepare(options, store) == whole
 
 
@@ -132,15 +132,15 @@ def test_a_damaged_journal_begins_anew(damage: str, tmp_path: Path) -> None:
         (folder / "train.shards").write_bytes(b"")
         state.write_text(state.read_text().replace('"shards": 0', '"shards": 1'))
     else:
-        tail = journal.Journal._read(journal_of(store, folder)).train.tail  # type: ignore[union-attr]
+        tail = progress_journal.Journal._read(journal_of(store, folder)).train.tail  # type: ignore[union-attr]
         next(store.root.rglob(tail)).unlink()
     told: list[Progress] = []
     assert prepare.prepare(options, store, told.append) == whole
     assert told
 
 
-def journal_of(store: LocalStore, folder: Path) -> journal.Journal:
-    found = journal.Journal(store, "any")
+def journal_of(store: LocalStore, folder: Path) -> progress_journal.Journal:
+    found = progress_journal.Journal(store, "any")
     found._folder = folder
     return found
 

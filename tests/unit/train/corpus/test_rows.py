@@ -26,10 +26,10 @@ from atoll.numerics.errors import DataUnusable
 from atoll.storage.local import LocalStore
 from atoll.train.corpus import jsonrows
 from atoll.train.corpus.documents import Document, Skipped, read_documents
-from atoll.train.corpus.files import find_files
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
 from atoll.train.corpus.rows import BadRow
+from atoll.train.corpus.source_files import find_files
 
 TEXTS = [
     f'text {i}, "quoted"; \\back\\ [in] {{braces}}\n naïve 𝄞 {"€" * (i % 5)}' for i in range(300)
@@ -83,13 +83,15 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_the_same_rows_whatever_wrote_them_and_from_any_place_on(name: str, tmp_path: Path) -> None:
+def test_the_same_rows_whatever_wrote_them_and_from_any_position_on(
+    name: str, tmp_path: Path
+) -> None:
     WRITERS[name](tmp_path / name)
     options = DataOptions((tmp_path / name,))
     assert texts(options) == TEXTS
     (file,), found = find_files(options).train, read(options)
     for at in (0, 1, 150, 298, 299):
-        assert list(read_documents(file, options, 256, found[at].place)) == found[at + 1 :]
+        assert list(read_documents(file, options, 256, found[at].position)) == found[at + 1 :]
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 64])
@@ -144,7 +146,7 @@ def test_reading_goes_on_within_a_long_row(tmp_path: Path) -> None:
         (file,), found = find_files(options).train, read(options)
         assert len(found) > 20
         for at in (0, 1, 9, len(found) - 2):
-            assert list(read_documents(file, options, 256, found[at].place)) == found[at + 1 :]
+            assert list(read_documents(file, options, 256, found[at].position)) == found[at + 1 :]
 
 
 def test_a_full_disk_for_long_rows_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +213,7 @@ def test_a_text_in_another_encoding_is_its_letters(encoding: str, tmp_path: Path
         found = [d for d in read_documents(file, options, 256) if isinstance(d, Document)]
         assert b"".join(bytes(d.content) for d in found) == text.encode()  # type: ignore[arg-type]
         for at in (0, 7, len(found) - 2):
-            assert list(read_documents(file, options, 256, found[at].place)) == found[at + 1 :]
+            assert list(read_documents(file, options, 256, found[at].position)) == found[at + 1 :]
 
 
 def test_a_damaged_utf_16_is_refused_by_name(tmp_path: Path) -> None:
@@ -220,7 +222,7 @@ def test_a_damaged_utf_16_is_refused_by_name(tmp_path: Path) -> None:
         read(DataOptions((tmp_path / "a.txt",)))
 
 
-def test_a_zero_byte_is_refused_by_its_place_in_any_kind(tmp_path: Path) -> None:
+def test_a_zero_byte_is_refused_by_its_position_in_any_kind(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"x" * 9000 + b"\0")
     with pytest.raises(DataUnusable, match=r"a\.txt: byte 9000 is a zero byte"):
         read(DataOptions((tmp_path / "a.txt",)))
@@ -310,8 +312,8 @@ def test_csv_is_refused_by_line(tmp_path: Path) -> None:
 BAD_LINES = [
     ('{"text": "good 1"}', None),
     ('{"text": ', "not JSON"),
-    ('{"text": null}', "null in place of text"),
-    ('{"text": 5}', "int in place of text"),
+    ('{"text": null}', "null in position of text"),
+    ('{"text": 5}', "int in position of text"),
     ('"text"', "no object"),
     ('{"body": "x"}', "no text under its column"),
     ('{"text": ""}', "empty"),
@@ -342,7 +344,7 @@ def test_bad_rows_are_refused_by_line_or_skipped_and_counted(
     found = read(skipping)
     (file,) = find_files(skipping).train
     for at in range(len(found)):
-        assert list(read_documents(file, skipping, 64, found[at].place)) == found[at + 1 :]
+        assert list(read_documents(file, skipping, 64, found[at].position)) == found[at + 1 :]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.parquet"])
@@ -368,7 +370,7 @@ def test_what_is_skipped_is_told_and_follows_from_the_data(
         path.write_text(lines([{"text": text} for text in rows]))
     options = DataOptions((path,), held_out="0.4", bad_rows="skip")
     data = prepare(options, store)
-    reason = "no CSV" if name == "a.csv" else "null in place of text"
+    reason = "no CSV" if name == "a.csv" else "null in position of text"
     assert data.account.skipped == {"empty": 20, reason: 20}
     assert prepare(options, store).account == data.account  # of what is done already, too
     clean = tmp_path / "clean.jsonl"

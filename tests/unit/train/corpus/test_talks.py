@@ -11,8 +11,8 @@ import pytest
 
 from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.documents import Document, read_documents
-from atoll.train.corpus.files import find_files
 from atoll.train.corpus.options import DataOptions
+from atoll.train.corpus.source_files import find_files
 
 TALK = [
     {"role": "system", "content": "Be brief."},

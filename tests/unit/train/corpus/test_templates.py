@@ -17,7 +17,7 @@ from atoll.train.corpus.chat import PLAIN, answers, find_template, plain_templat
 from atoll.train.corpus.marks import special_tokens
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
-from atoll.train.corpus.template import Template
+from atoll.train.corpus.template import ChatTemplate
 
 MARKS = "[{{ bos_token }}|{{ eos_token }}|{{ unk_token }}|{{ pad_token }}|{{ sep_token }}]"
 GENERATION = (
@@ -210,7 +210,7 @@ def test_answers_in_a_macro_are_found_as_without_marks(tmp_path: Path) -> None:
         "{% for m in messages %}{{ say(m) }}{% endfor %}"
         "{% if add_generation_prompt %}<assistant>{% endif %}"
     )
-    text, spans = answers(talk(3), Template(macro, {}), "row 1")
+    text, spans = answers(talk(3), ChatTemplate(macro, {}), "row 1")
     assert [text[a:b] for a, b in spans] == ["It is 6.!", "12 €!"]
 
 
@@ -219,7 +219,7 @@ def test_a_template_that_marks_nothing_has_nothing_to_learn() -> None:
         "{% if false %}{% generation %}{% endgeneration %}{% endif %}"
     )
     with pytest.raises(DataUnusable, match="row 1: the chat template says of nothing"):
-        answers(talk(3), Template(nothing, {}), "row 1")
+        answers(talk(3), ChatTemplate(nothing, {}), "row 1")
 
 
 HOSTILE = {
@@ -240,7 +240,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_template_reaches_nothing(name: str) -> None:
     try:
-        text, _ = answers(talk(1), Template(HOSTILE[name], {}), "row 1")
+        text, _ = answers(talk(1), ChatTemplate(HOSTILE[name], {}), "row 1")
     except DataUnusable:
         return
     assert "class" not in text and "object" not in text

@@ -1,6 +1,7 @@
 """What is sent of the parameters, in the codec's codes, and what that leaves out.
 
-Rule of this file: a link and the step before it make the same nodes of the same parameters.
+Rule of this file: an update proof and the step before it make the same nodes of the same
+parameters.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from atoll.numerics.codec.dither import DELTA_SECTION
 from atoll.numerics.codec.packing import packed_length
 from atoll.numerics.codec.registry import codec_of
 from atoll.numerics.codec.sparse import GROUP_BITS, QUARTERS, counts_length, kept_of
-from atoll.numerics.layout import moment_layout
+from atoll.numerics.state_layout import moment_layout
 from atoll.numerics.trace.build.graph import Value
 from atoll.numerics.trace.build.grids import f32, joined
 from atoll.numerics.trace.build.making import CONTEXT, Making
@@ -77,12 +78,12 @@ class Coder:
         decayed = g.add(Op.SCALE, [before], before.elements, [f32(float(feedback))])
         return g.add(Op.ADD, [change, decayed], change.elements)
 
-    def exponents(self, places: Sequence[int]) -> Value:
-        """Those at these places among the exponents of the round's global state."""
+    def exponents(self, positions: Sequence[int]) -> Value:
+        """Those at these positions among the exponents of the round's global state."""
         g = self.m.graph
         hashed = Value(Source.EXPONENTS, 0, EXPONENT_BYTES, self._exponents)
         runs = [
-            g.add(Op.EXPONENTS, [hashed], len(run), [run[0], len(run)]) for run in _runs(places)
+            g.add(Op.EXPONENTS, [hashed], len(run), [run[0], len(run)]) for run in _runs(positions)
         ]
         return joined(g, runs)
 
@@ -129,9 +130,9 @@ class Coder:
             return said
         return g.add(Op.SPREAD, [kept, said], coded.count, [coded.count])
 
-    def left(self, w: Value, said: Value, exponents: Value, words: list[int]) -> Value:
-        """What `coordinates` lack of a parameter's values; the words are of LEFT."""
-        op = Op.LEFT_FINE if self.form.is_transformed else Op.LEFT
+    def residual(self, w: Value, said: Value, exponents: Value, words: list[int]) -> Value:
+        """What `coordinates` lack of a parameter's values; the words are of RESIDUAL."""
+        op = Op.RESIDUAL_FINE if self.form.is_transformed else Op.RESIDUAL
         return self.m.graph.add(op, [w, said, exponents], w.elements, words)
 
     def coordinates(self, said: Value, count: int) -> Value:
@@ -177,7 +178,7 @@ class Coder:
         return [CONTEXT] if self.form.is_dithered else []
 
 
-def left_of(m: Making, params: dict[str, Value]) -> dict[str, Value]:
+def residual_of(m: Making, params: dict[str, Value]) -> dict[str, Value]:
     """Both feedbacks after a step to these parameters, by their names under the optimiser root."""
     if not m.manifest.codec.carries_feedback:
         return {}
@@ -189,16 +190,16 @@ def left_of(m: Making, params: dict[str, Value]) -> dict[str, Value]:
     said = coder.coordinates(coder.said(coder.coded(x, DELTA_SECTION)), x.elements)
     for at, (name, w) in enumerate(wanted.items()):
         found[f"feedback/{name}"] = m.state(1, f"feedback/{name}")
-        found[f"left/{name}"] = coder.left(w, said, exponents, [at, first])
+        found[f"left/{name}"] = coder.residual(w, said, exponents, [at, first])
         first += w.elements
     return found
 
 
-def _runs(places: Sequence[int]) -> list[list[int]]:
+def _runs(positions: Sequence[int]) -> list[list[int]]:
     """Ascending numbers, cut where one is left out."""
-    found: list[list[int]] = []
-    for place in places:
-        if not found or place != found[-1][-1] + 1:
-            found.append([])
-        found[-1].append(place)
-    return found
+    runs: list[list[int]] = []
+    for position in positions:
+        if not runs or position != runs[-1][-1] + 1:
+            runs.append([])
+        runs[-1].append(position)
+    return runs

@@ -15,7 +15,7 @@ from itertools import accumulate
 
 from atoll.errors import ManifestError
 from atoll.numerics.trace.opcodes import Op
-from atoll.protocol.program import Input, Source, Template
+from atoll.protocol.program import Input, Source, TraceTemplate
 
 NODE_LIMIT = 1 << 32
 """Node numbers are u32."""
@@ -82,7 +82,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TraceNode:
     """An operation.
 
     Attributes:
@@ -103,7 +103,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What a node is beside its operation and inputs; `Node` and `Value` say what each is."""
+    """What a node is beside its operation and inputs; `TraceNode` and `Value` say what each is."""
 
     tail: bytes = b""
     start: int = 0
@@ -116,7 +116,7 @@ class Graph:
 
     def __init__(self, micro_batches: int) -> None:
         self.micro_batches = micro_batches
-        self.nodes: list[Node] = []
+        self.nodes: list[TraceNode] = []
         self._region = Region.PRELUDE
         self._also: dict[int, int] = {}
 
@@ -164,7 +164,7 @@ class Graph:
             raise too_many()
         value = Value(Source.TRACE, len(self.nodes), op.row.width(words), elements)
         self.nodes.append(
-            Node(
+            TraceNode(
                 op=op,
                 value=value,
                 inputs=tuple(inputs),
@@ -178,7 +178,7 @@ class Graph:
         )
         return value
 
-    def templates(self, part: int, result: Value) -> tuple[int, tuple[Template, ...]]:
+    def templates(self, part: int, result: Value) -> tuple[int, tuple[TraceTemplate, ...]]:
         """How many nodes the trace has, and its templates in the order of their nodes.
 
         The result is the last node.
@@ -233,16 +233,16 @@ class _Numbering:
             where there is no loop.
     """
 
-    nodes: list[Node]
+    nodes: list[TraceNode]
     places: dict[int, int]
     bases: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def template(self, part: int, index: int) -> Template:
+    def template(self, part: int, index: int) -> TraceTemplate:
         node = self.nodes[index]
         place = index if node.place is None else node.place
         first, stride = self._number(place, node.start)
-        return Template(
+        return TraceTemplate(
             part=part,
             op=int(node.op),
             width=node.value.width,
@@ -260,7 +260,7 @@ class _Numbering:
         stride = self.strides[region]
         return self.bases[region] + self.places[index] + iteration * stride, stride
 
-    def _input(self, value: Value, reader: Node) -> Input:
+    def _input(self, value: Value, reader: TraceNode) -> Input:
         if value.source is not Source.TRACE:
             return Input(value.source, 0, 0, value.size)
         fixed = value.at is not None

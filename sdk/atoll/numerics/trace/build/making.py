@@ -9,8 +9,8 @@ from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from atoll.numerics.layout import Shapes, param_shapes, trained_shapes
-from atoll.numerics.tables import table_sizes
+from atoll.numerics.schedule_tables import table_sizes
+from atoll.numerics.state_layout import Shapes, param_shapes, trained_shapes
 from atoll.numerics.tensors import chunk_count, chunk_prefix
 from atoll.numerics.trace.build.graph import Graph, Region, Value
 from atoll.numerics.trace.build.grids import f32
@@ -37,7 +37,7 @@ def chained(backs: Sequence[Back]) -> Back:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class StateTree:
     """Where the tensors of a SHA-256 tree are.
 
     Attributes:
@@ -52,7 +52,7 @@ class Tree:
     leaves: int
 
     @classmethod
-    def of(cls, shapes: Shapes, types: dict[str, str] | None = None) -> Tree:
+    def of(cls, shapes: Shapes, types: dict[str, str] | None = None) -> StateTree:
         """The tree over tensors of these shapes."""
         ordered = {name: shapes[name] for name in sorted(shapes)}
         first, leaves, kinds = {}, 0, types or {}
@@ -83,18 +83,20 @@ class Making:
 
     graph: Graph
     manifest: Manifest
-    weights: Tree
-    frozen: Tree
-    optimiser: Tree
+    weights: StateTree
+    frozen: StateTree
+    optimiser: StateTree
     taken: int | None = None
     gradients: dict[str, Value] = field(default_factory=dict)
     _made: dict[object, object] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, manifest: Manifest, optimiser: Tree, taken: int | None = None) -> Making:
+    def of(cls, manifest: Manifest, optimiser: StateTree, taken: int | None = None) -> Making:
         graph = Graph(manifest.inner.batch // manifest.inner.micro_batch)
-        frozen = Tree.of(param_shapes(manifest.model) if manifest.lora else {})
-        return cls(graph, manifest, Tree.of(trained_shapes(manifest)), frozen, optimiser, taken)
+        frozen = StateTree.of(param_shapes(manifest.model) if manifest.lora else {})
+        return cls(
+            graph, manifest, StateTree.of(trained_shapes(manifest)), frozen, optimiser, taken
+        )
 
     @property
     def spec(self) -> ModelSpec:
@@ -152,7 +154,7 @@ class Making:
         ]
         return self.graph.add(Op.ADD, parts, p.elements)
 
-    def _read(self, op: Op, tree: Tree, root: int, name: str) -> Value:
+    def _read(self, op: Op, tree: StateTree, root: int, name: str) -> Value:
         source = Source.STATE if op is Op.STATE else Source.BASE
         count = prod(tree.shapes[name])
         words = [tree.first[name], tree.leaves, root]

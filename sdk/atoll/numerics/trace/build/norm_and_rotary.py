@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atoll.numerics.kernels.reference import NORM_LEVELS
-from atoll.numerics.tables import table_sizes
+from atoll.numerics.schedule_tables import table_sizes
 from atoll.numerics.trace.build.graph import Value
 from atoll.numerics.trace.build.grids import exact_sum, f32, f64, grid_sum, transposed, view
 from atoll.numerics.trace.build.making import Back, Making

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from atoll.numerics.kernels.muon import ITERATIONS
-from atoll.numerics.tables import table_sizes
+from atoll.numerics.schedule_tables import table_sizes
 from atoll.numerics.trace.build.graph import Value
 from atoll.numerics.trace.build.grids import (
     dot,

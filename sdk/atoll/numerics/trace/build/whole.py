@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from atoll.errors import ManifestError
-from atoll.numerics.tables import table_sizes
+from atoll.numerics.schedule_tables import table_sizes
 from atoll.numerics.trace.build.graph import MOST_TEMPLATES, too_many
-from atoll.numerics.trace.build.link import make_link
-from atoll.numerics.trace.build.step import make_step
-from atoll.numerics.trace.program import Program
+from atoll.numerics.trace.build.step_trace import make_step
+from atoll.numerics.trace.build.update_proof import make_update_proof
+from atoll.numerics.trace.program_tree import Program
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.program import Fragment, Header, Part, Template
+from atoll.protocol.program import Fragment, Part, TraceHeader, TraceTemplate
 from atoll.protocol.terms import MAX_SHOWN, shown_bytes
-from atoll.protocol.words import ZERO_DIGEST, Digest
+from atoll.protocol.types import ZERO_DIGEST, Digest
 
 MAX_BATCH: Final = 512
 """Sequences: the last one's draw takes 0.17M gas, since those before it must be drawn, too."""
@@ -47,12 +47,14 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
     takes = manifest.codec.fragments if manifest.codec.carries_params else 0
     if len(templates) * (1 + takes) > MOST_TEMPLATES:
         raise too_many()
-    links = [make_link(manifest, fragment) for fragment in range(manifest.codec.fragments)]
+    update_proofs = [
+        make_update_proof(manifest, fragment) for fragment in range(manifest.codec.fragments)
+    ]
     taking = [_taking(manifest, fragment) for fragment in range(takes)]
     data, inner, total = manifest.data, manifest.inner, m.total_steps
-    header = Header(
+    header = TraceHeader(
         step_nodes=nodes,
-        link_nodes=0 if taking else links[0][0],
+        update_proof_nodes=0 if taking else update_proofs[0][0],
         steps=inner.steps,
         segment=inner.segment,
         micro_batches=m.graph.micro_batches,
@@ -68,13 +70,13 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
         initial=initial,
         reset_period=manifest.reset_period,
         overlap=manifest.codec.overlap,
-        fragments=tuple(Fragment(links[f][0], step[0]) for f, step in enumerate(taking)),
+        fragments=tuple(Fragment(update_proofs[f][0], step[0]) for f, step in enumerate(taking)),
     )
-    parts = (part for _, made in (*links, *taking) for part in made)
+    parts = (part for _, made in (*update_proofs, *taking) for part in made)
     return Program(header, (*templates, *parts))
 
 
-def _taking(manifest: Manifest, fragment: int) -> tuple[int, tuple[Template, ...]]:
+def _taking(manifest: Manifest, fragment: int) -> tuple[int, tuple[TraceTemplate, ...]]:
     """The step that takes the fragment in, of a job whose seats keep parameters of their own."""
     m, result = make_step(manifest, fragment)
     return m.graph.templates(1 + manifest.codec.fragments + fragment, result)

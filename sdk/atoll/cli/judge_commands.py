@@ -1,0 +1,120 @@
+"""`atoll judge`: look at what others trained, dispute it, and play the games that follow."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll.cli import services
+from atoll.cli.members import add_stop
+from atoll.cli.network_commands import (
+    DEFAULT_RPC,
+    DeploymentFile,
+    Network,
+    PasswordFile,
+    Rpc,
+    on_network,
+)
+from atoll.cli.output import Json, emit
+
+if TYPE_CHECKING:
+    from atoll.protocol.game_records import GameRecord
+    from atoll.protocol.views import JobView
+
+FOLDER = Path("~/.atoll/judge")
+OnlyJobs = Annotated[
+    list[int] | None, typer.Option("--job", help="Only this job; may be repeated.")
+]
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Dispute wrong training, or defend your own."
+)
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Option(help="Where its key, config and data are.")] = FOLDER,
+    password_file: PasswordFile = None,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    json: Json = False,
+) -> None:
+    """Make a folder with a new key and a config, for an outsider with a bond."""
+    where = folder.expanduser()
+    made = services.write_config(where, services.Choices("player", rpc, deployment, password_file))
+    start = services.starting("watch", "--audit", config=made["config"])
+    emit(made, f"{made['address']}\nfund it, then: {start}", as_json=json)
+
+
+@app.command()
+def defend(
+    config: Annotated[Path, typer.Option("--config", help="The config file of your node.")],
+    job: OnlyJobs = None,
+    new_journal: services.NewJournal = False,
+    json: Json = False,
+) -> None:
+    """Play the games about your own work while your node's service is down.
+
+    A provider's service defends its work by itself; this does that alone, with its config. What
+    disputes the work of others is `atoll watch --audit`.
+    """
+    from atoll.service.watcher import Player
+
+    player, name = Player(watches=False), "atoll judge defend"
+    services.play(name, player, config, job, as_json=json, new_journal=new_journal)
+
+
+add_stop(app, FOLDER / services.CONFIG_NAME)
+
+
+@app.command()
+@on_network()
+def games(
+    job: Annotated[int, typer.Argument(help="The job's number.")],
+    *,
+    network: Network,
+    json: Json = False,
+) -> None:
+    """List the games about a job's settled rounds: who disputes what, and how each stands."""
+    view = asyncio.run(_view(network, job))
+    rows = [_row(game) for _, game in sorted(view.games.items())]
+    text = "\n".join(_text(row) for row in rows) or "no game was ever begun"
+    emit({"job": job, "games": rows}, text, as_json=json)
+
+
+async def _view(network: Network, job: int) -> JobView:
+    async with network.open() as client:
+        return await client.attach(job).view()
+
+
+def _row(game: GameRecord) -> dict[str, Any]:
+    claim = game.claim
+    return {
+        "game": game.id,
+        "round": claim.round,
+        "seat": claim.seat,
+        "about": "update" if claim.is_update_proof else f"segment {claim.segment}",
+        "holder": claim.holder,
+        "challenger": game.challenger,
+        "bond_wei": str(game.bond),
+        "moves": len(game.moves),
+        "state": _state(game),
+        "deadline": game.deadline or None,
+    }
+
+
+def _state(game: GameRecord) -> str:
+    if not game.is_open:
+        return game.outcome.name.lower().replace("_", "-")
+    if game.decided:
+        return "decided"
+    if not game.began_at:
+        return "waits"
+    return "provider-to-move" if game.is_holders_turn else "challenger-to-move"
+
+
+def _text(row: dict[str, Any]) -> str:
+    what = f"{row['about']} of seat {row['seat']}, round {row['round']}"
+    return f"game {row['game']}: {what}: {row['state']} after {row['moves']} moves"

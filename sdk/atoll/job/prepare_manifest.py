@@ -1,0 +1,123 @@
+"""What a manifest says that nobody chooses: the prepared text, and what this machine reproduces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from atoll.errors import ConfigError
+from atoll.job.asking import Ask, missing_extra
+from atoll.job.spec import JobSpec
+from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
+from atoll.protocol.types import Digest
+from atoll.storage.local import LocalStore
+
+if TYPE_CHECKING:
+    from atoll.train.corpus.prepare import PreparedData, Progress
+
+OnProgress: TypeAlias = "Callable[[Progress], None]"
+
+
+def untold(progress: Progress) -> None:
+    """Tells nobody."""
+
+
+def prepare_data(
+    spec: JobSpec,
+    store: LocalStore,
+    on_progress: OnProgress = untold,
+) -> DataSpec:
+    """What `prepare_text` finds, as a manifest says it. Raises as that."""
+    return prepare_text(spec, store, on_progress).spec(spec.evaluate.batches)
+
+
+def prepare_text(
+    spec: JobSpec,
+    store: LocalStore,
+    on_progress: OnProgress = untold,
+) -> PreparedData:
+    """Tokenises a spec's text into the store, pinned; what was done before is not done again.
+
+    Raises:
+        ConfigError: no text is named.
+        DataUnusable: a file cannot be read, there is too little text, or the model's vocabulary
+            is smaller than the tokenizer's.
+        StorageError: the store cannot be written.
+    """
+    # tokenizers and numpy take half a second to load
+    from atoll.train.corpus.enough import Appetite, check_enough  # noqa: PLC0415
+    from atoll.train.corpus.options import DataOptions  # noqa: PLC0415
+    from atoll.train.corpus.prepare import prepare  # noqa: PLC0415
+
+    chosen, model = spec.data, spec.model
+    if not chosen.paths:
+        step = "write data.paths into the job's file, as `atoll job new --data PATH` does"
+        raise ConfigError("the job names no text", next_step=step)
+    options = DataOptions(
+        paths=tuple(map(Path, chosen.paths)),
+        format=chosen.format,
+        field=chosen.field,
+        chat=chosen.chat,
+        bad_rows=chosen.bad_rows,
+        suffixes=frozenset(chosen.suffixes) or None,
+        hidden=chosen.hidden,
+        tokenizer=Path(chosen.tokenizer) if chosen.tokenizer else None,
+        end_token=chosen.end_token,
+        held_out=chosen.held_out,
+        held_out_paths=tuple(map(Path, chosen.held_out_paths)),
+        max_tokens=chosen.max_tokens,
+        model_vocab=model.vocab if model else None,
+        model_folder=Path(spec.init.folder) if spec.init.folder else None,
+    )
+    prepared = prepare(options, store, on_progress)
+    if model is not None:
+        run = spec.as_method()
+        drawn = run.rounds * run.inner.steps * run.inner.batch * run.members.seats
+        check_enough(prepared, Appetite(model.seq, drawn))
+    return prepared
+
+
+def prepare_weights(spec: JobSpec, store: LocalStore) -> tuple[JobSpec, InitSpec | None]:
+    """Puts the weights of a spec's folder into the store, pinned; None where they are drawn.
+
+    The spec that comes back has the folder's model, and its tokenizer where it names no other.
+
+    Raises:
+        ConfigError: the folder cannot be used, or the spec describes another model; the train
+            extra is missing.
+        StorageError: the store cannot be written.
+    """
+    if not spec.init.folder:
+        return spec, None
+    try:
+        from atoll.train.pretrained import prepare_init  # noqa: PLC0415
+    except ImportError as error:
+        raise missing_extra("starting from a folder") from error
+    seq = spec.init.seq if spec.model is None else spec.model.seq
+    prepared = prepare_init(Path(spec.init.folder), seq, store)
+    if spec.model not in (None, prepared.model):
+        raise ConfigError(
+            f"[model] is not the model of {spec.init.folder}",
+            next_step="leave [model] out: it is taken from init.folder",
+        )
+    changes = {"data.tokenizer": spec.data.tokenizer or str(prepared.tokenizer)}
+    return spec.but(changes | {"model": prepared.model}), prepared.init
+
+
+async def machine_numerics(ask: Ask) -> NumericsSpec:
+    """What workers reproduce on this machine. Raises as `asking`."""
+    document = await ask({"numerics": ""})
+    return NumericsSpec(**{name: Digest(bytes.fromhex(text)) for name, text in document.items()})
+
+
+async def with_program(manifest: Manifest, store: LocalStore, ask: Ask) -> Manifest:
+    """The manifest with the root of its program in its terms: what the judge decides by.
+
+    The program follows from everything else in it. Raises ManifestError where no judge could
+    decide the job, and as `asking`.
+    """
+    said = await ask({"program": manifest.to_bytes().hex(), "store": str(store.root)})
+    root = Digest(bytes.fromhex(said))
+    return manifest.model_copy(update={"terms": replace(manifest.terms, program=root)})

@@ -1,0 +1,89 @@
+"""The frozen model under adapters: what a job reads of it at every step, and never changes.
+
+Rule of this file: the base is held once. Of a linear only what products read is kept (in exact mode
+one int8 slice, of the head two); embedding, gains and biases stay fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from atoll.numerics.errors import MalformedState
+from atoll.numerics.kernels.interface import Frozen
+from atoll.numerics.ops import Ops
+from atoll.numerics.state import Tensors
+from atoll.numerics.state_layout import products
+from atoll.numerics.tensors import TreeRoot
+from atoll.protocol.manifest import LoraSpec, ModelSpec
+from atoll.protocol.types import Digest
+
+_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A model whose weights are frozen.
+
+    Attributes:
+        products: the linears that read one input, by the name of the first, without ".weight".
+        head: of the logits.
+        others: embedding, gains and biases, by their names.
+        scale: what adapters are multiplied by: alpha / rank.
+    """
+
+    products: dict[str, Frozen]
+    head: Frozen
+    others: Tensors
+    scale: float
+
+
+def freeze(
+    weights: Iterable[tuple[str, Tensor]],
+    root: Digest,
+    model: ModelSpec,
+    lora: LoraSpec,
+    ops: Ops,
+) -> Base:
+    """A base on the operations' device, from its weights in ascending order of name; each is let
+    go once it is read.
+
+    Args:
+        weights: the model's own, as `layout.param_shapes` says.
+        root: that they must have.
+
+    Raises:
+        MalformedState: they have another root, or whatever `weights` raises.
+    """
+    tree_root, waiting = TreeRoot(), _groups(model)
+    frozen: dict[str, Frozen] = {}
+    linears: Tensors = {}
+    others: Tensors = {}
+    for name, own in weights:
+        tree_root.add(name, own)
+        group, tensor = waiting.get(name), own.to(ops.device)
+        if group is None:
+            others[name] = tensor
+            continue
+        linears[name] = tensor
+        if all(member in linears for member in group):
+            members = [linears.pop(member) for member in group]
+            kind = ops.freeze_head(members[0]) if group == (_HEAD,) else ops.freeze(members)
+            frozen[group[0].removesuffix(".weight")] = kind
+    if tree_root.digest() != root:
+        raise MalformedState("the frozen weights have another root than the manifest says")
+    head = ops.freeze_head(others[_EMBEDDING]) if model.tied else frozen.pop("lm_head")
+    return Base(frozen, head, others, lora.scale)
+
+
+def _groups(model: ModelSpec) -> dict[str, tuple[str, ...]]:
+    """Of each linear, those that it is one product with."""
+    groups = [
+        tuple(f"model.layers.{layer}.{name}.weight" for name in group)
+        for layer in range(model.layers)
+        for group in products(model)
+    ]
+    groups += [] if model.tied else [(_HEAD,)]
+    return {name: group for group in groups for name in group}

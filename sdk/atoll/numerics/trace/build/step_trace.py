@@ -1,0 +1,97 @@
+"""What follows the micro-batches: norm, clip, optimisers, digests (SPEC-STEP.md, 14 and 15)."""
+
+from __future__ import annotations
+
+from atoll.numerics.kernels.keccak import DIGEST_BYTES
+from atoll.numerics.state_layout import Shapes, optimiser_of, seat_layout
+from atoll.numerics.tensors import chunk_count
+from atoll.numerics.trace.build.coding import residual_of
+from atoll.numerics.trace.build.graph import Region, Value
+from atoll.numerics.trace.build.grids import (
+    f64,
+    grid_sum,
+    joined,
+    largest,
+)
+from atoll.numerics.trace.build.making import CONTEXT, Making, StateTree
+from atoll.numerics.trace.build.model_trace import micro_batch
+from atoll.numerics.trace.build.optimisers import COUNT, SQUARE_LEVELS, TRACED, Stepping
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.manifest import Manifest
+
+
+def optimiser_tree(manifest: Manifest) -> StateTree:
+    """The tensors under a seat's optimiser root."""
+    layout = seat_layout(manifest)
+    shapes: Shapes = {COUNT: ()}
+    shapes |= {f"m/{name}": shape for name, shape in layout.m.items()}
+    shapes |= {f"v/{name}": shape for name, shape in layout.v.items()}
+    shapes |= {f"feedback/{name}": shape for name, shape in layout.feedback.items()}
+    shapes |= {f"left/{name}": shape for name, shape in layout.residual.items()}
+    return StateTree.of(shapes, {COUNT: "int64"})
+
+
+def make_step(manifest: Manifest, taken: int | None = None) -> tuple[Making, Value]:
+    """The graph of a step, and its result; `taken` is the fragment that it takes in."""
+    m = Making.of(manifest, optimiser_tree(manifest), taken)
+    g = m.graph
+    loss = micro_batch(m)
+    with g.within(Region.BODY):
+        gradients = {name: g.summed(m.gradients[name]) for name in m.weights.shapes}
+    with g.within(Region.END):
+        norm = _norm(m, gradients)
+        clip = g.add(Op.CLIP, [norm], 1, [f64(float(m.inner.clip))])
+        params, slots = _optimised(m, gradients, clip)
+        slots |= residual_of(m, params)
+        roots = [_root(m, m.weights, params, bounded=True)]
+        roots.append(_root(m, m.optimiser, slots, bounded=False))
+        digest = g.add(Op.STATE_DIGEST, [*roots, CONTEXT], DIGEST_BYTES)
+        losses = joined(g, [loss.of(at) for at in range(g.micro_batches)])
+        most = largest(g, losses, g.micro_batches)
+        inputs = [digest, norm, losses, most]
+        result = g.add(Op.RESULT, inputs, 10 + g.micro_batches, [g.micro_batches])
+    return m, result
+
+
+def _norm(m: Making, gradients: dict[str, Value]) -> Value:
+    """S4, f64 [1]."""
+    g, terms = m.graph, list[Value]()
+    for gradient in gradients.values():
+        sums = grid_sum(g, gradient, gradient.elements, SQUARE_LEVELS, Op.SUM_SQUARES)
+        inputs = [*terms[-1:], *sums]
+        terms.append(g.add(Op.NORM_TERM, inputs, 1, [int(len(terms) > 0)]))
+    return g.add(Op.NORM, [terms[-1]], 1)
+
+
+def _optimised(
+    m: Making, gradients: dict[str, Value], clip: Value
+) -> tuple[dict[str, Value], dict[str, Value]]:
+    """Every parameter and what is under the optimiser root after the step (S7)."""
+    g = m.graph
+    step = Stepping(m)
+    params: dict[str, Value] = {}
+    slots = {COUNT: step.count}
+    for name, gradient in gradients.items():
+        clipped = g.add(Op.SCALE_BY, [gradient, clip], gradient.elements)
+        kind = optimiser_of(name, m.shape(name), m.inner)
+        params[name], moments = TRACED[kind](step, name, clipped)
+        slots |= {f"{slot}/{name}": value for slot, value in moments.items()}
+    return params, slots
+
+
+def _root(m: Making, tree: StateTree, tensors: dict[str, Value], *, bounded: bool) -> Value:
+    """The root of a SHA-256 tree over the tensors, h [1] in bytes."""
+    g, chunks = m.graph, []
+    for name in tree.shapes:
+        x = tensors[name]
+        words, tail = [x.size, int(bounded)], tree.prefix(name)
+        bytes_ = DIGEST_BYTES * chunk_count(x.size)
+        chunks.append(g.add(Op.CHUNKS, [x], bytes_, words, tail=tail))
+    nodes = joined(g, chunks)
+    nodes = g.add(Op.TREE_LEAVES, [nodes], nodes.elements)
+    count = tree.leaves
+    while count > 1:
+        above = (count + 1) // 2
+        nodes = g.add(Op.TREE_LEVEL, [nodes], DIGEST_BYTES * above, [count])
+        count = above
+    return g.add(Op.TREE_ROOT, [nodes], DIGEST_BYTES, [tree.leaves])

@@ -1,0 +1,34 @@
+"""Work that goes on beside other work, and ends with it.
+
+Rule of this file: whoever waits for a task's end can be told to end meanwhile, and does. To await
+the task with its cancellation suppressed would swallow our own: a Ctrl-C that comes while a client
+closes would be lost, and the process would go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+@asynccontextmanager
+async def background_tasks(work: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Does this until the context ends; raises then what ended one of them."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        await end(tasks)
+
+
+async def end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancels tasks and waits until they have ended; raises what ended one of them before."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()

@@ -1,0 +1,53 @@
+"""The frozen model of a job that trains adapters, opened from the store.
+
+Rule of this file: a process holds one base, the last one asked for, and never its bytes besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from torch import Tensor
+
+from atoll.numerics.frozen_base import Base, freeze
+from atoll.numerics.init import stream_params
+from atoll.numerics.ops import operations
+from atoll.numerics.state_layout import max_params_bytes, param_shapes
+from atoll.numerics.tensors import ByteSource
+from atoll.protocol.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
+
+
+def open_base(manifest: Manifest, store: LocalStore) -> Base | None:
+    """What a job's adapters are added to, checked against the manifest; None without adapters.
+
+    Raises:
+        NotFound, CorruptBlock: a block of the weights is missing or damaged.
+        TooLarge, MalformedDag, MalformedState: they are not what the manifest says.
+    """
+    if manifest.lora is None:
+        return None
+    ops = operations()
+    return _base(manifest.model, manifest.lora, manifest.init, store.root, str(ops.device))
+
+
+@lru_cache(maxsize=1)
+def _base(model: ModelSpec, lora: LoraSpec, init: InitSpec, folder: Path, device: str) -> Base:
+    if init.root is None:
+        raise ValueError("the manifest names no weights to add adapters to")
+    weights = read_weights(init, model, LocalStore(folder))
+    return freeze(weights, init.root, model, lora, operations())
+
+
+def read_weights(
+    init: InitSpec, model: ModelSpec, store: LocalStore
+) -> Iterator[tuple[str, Tensor]]:
+    """Initial weights that are content, a tensor at a time. Raises as `open_base`."""
+    if init.cid is None:
+        raise ValueError("the initial weights are no content")
+    cid, limit = Cid.from_bytes(init.cid), max_params_bytes(model)
+    source = ByteSource(store.file_bytes(cid), store.iter_bytes(cid, limit))
+    return stream_params(source, param_shapes(model))

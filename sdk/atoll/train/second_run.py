@@ -1,0 +1,121 @@
+"""Second runs by the reference, which find what this machine computes wrongly.
+
+Fast kernels are compared with the reference when a process starts. What goes wrong later, or on
+shapes that no comparison had (a memory cell, a core, a library), would cost a provider its bond and
+have an auditor accuse an honest seat: so one step of a round, or one segment, is run once more.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import torch
+
+from atoll.errors import MachineFault
+from atoll.numerics.kernels.graphs import Graphs
+from atoll.numerics.ops import reference_operations
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.segment import Course, SegmentRun, StepRunner, run_segment
+from atoll.numerics.state import SeatState
+from atoll.numerics.step import StepInput, StepResult, inner_step, state_roots
+from atoll.protocol.checkpoint_commitments import StateRoots, work_tag
+from atoll.protocol.types import Digest
+
+_NEXT_STEP = (
+    "test this machine's memory and processor (memtest86+, stress-ng --verify), run them at their "
+    "rated clocks; ATOLL_KERNELS=eager trains without compiled kernels, more slowly, and "
+    "ATOLL_DEVICE=cpu without a GPU"
+)
+
+
+def fault(what: str) -> MachineFault:
+    """The error that says what differed between two runs, and what helps."""
+    said = f"{what}: this machine's memory or processor is at fault"
+    return MachineFault(said, next_step=_NEXT_STEP)
+
+
+def run_by_reference(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+    """Trains a segment as a `SegmentRunner`, every operation by the reference."""
+    return run_segment(states.pop(), segment, course, step_by=_reference_step)
+
+
+class SelfCheck:
+    """Runs a round's segments as `run_segment`, and two steps, which committee draws pick, twice.
+
+    Committee draws are of this machine's own randomness, so that what is wrong in some steps only
+    is found by some of many. One is among the steps of the first segment that is run, as the round
+    may end early for want of time; the other among all that are left of the round. A round that is
+    taken up again, from a checkpoint or because a step was not finite, has lots of its own.
+
+    Args:
+        segments: how many the round has.
+        doubts: whether every step is run twice, as this machine was seen to be wrong before.
+        draw: a number below its argument.
+        fast: how a step is run; the second run is always the reference's.
+
+    Raises:
+        MachineFault: when called: the two runs of the step differ.
+    """
+
+    def __init__(
+        self,
+        segments: int,
+        doubts: bool = False,
+        draw: Callable[[int], int] = secrets.randbelow,
+        fast: StepRunner = inner_step,
+    ) -> None:
+        self._end, self._draw, self._fast = segments, draw, fast
+        self._doubts = doubts
+        self._next = -1
+        self._committee_draws: set[int] = set()
+
+    def __call__(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        if segment != self._next:
+            length = course.manifest.inner.segment
+            first = course.global_step0 + segment * length
+            ranges = (length, (self._end - segment) * length)
+            self._committee_draws = {first + self._draw(below) for below in ranges}
+        committee_draws = None if self._doubts else self._committee_draws
+        step_by = _checked(committee_draws, self._fast)
+        segment_run = run_segment(states.pop(), segment, course, step_by=step_by)
+        self._next = segment + 1
+        if not segment_run.is_finite:
+            self._end = segment  # the round is run again up to here
+        return segment_run
+
+
+def _reference_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
+    by_reference = replace(recipe, ops=reference_operations(recipe.ops.device))
+    # The GPU also holds what the fast run captured. An error that is still being handled would hold
+    # what the first try had made.
+    with suppress(torch.OutOfMemoryError):
+        return inner_step(state, given, by_reference)
+    Graphs.let_go()
+    return inner_step(state, given, by_reference)
+
+
+def _checked(committee_draws: set[int] | None, fast: StepRunner) -> StepRunner:
+    """Steps as `fast` runs them; those of the committee draws, or all, are compared with the
+    reference's.
+    """
+
+    def run(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
+        step = given.global_step
+        if committee_draws is not None and step not in committee_draws:
+            return fast(state, given, recipe)
+        # The reference first: of its result only digests are kept, so that no third state is held.
+        expected = _told(_reference_step(state, given, recipe))
+        result = fast(state, given, recipe)
+        if _told(result) != expected:
+            raise fault(f"step {step} has other bits by the reference kernels")
+        return result
+
+    return run
+
+
+def _told(done: StepResult) -> tuple[StateRoots, Digest, bool]:
+    """Everything of a step that anybody else can find to be otherwise; NaN equals itself."""
+    return state_roots(done.state), work_tag([done.work]), done.diverged
