@@ -14,6 +14,7 @@ from tests.second_client import (
     constants,
     documents,
     kernels,
+    merge,
     model,
     moments,
     money,
@@ -287,9 +288,60 @@ def worked_round() -> Lines:
     ]
 
 
+def four_seats() -> Lines:
+    """The round of SPEC-ROUNDS.md, 14: seeds cut off, who takes part, and wei."""
+    round_id = (31337, (1).to_bytes(20, "big"), 1, 2)
+    terms = dict.fromkeys(money.TERMS, 0) | {
+        "rounds": 10, "seats": 4, "slots": 3, "f": 1, "share_bps": 5000, "steps": 40,
+        "segment_steps": 10, "tokens_per_step": 100, "price_per_token": 1, "sign_fee": 50,
+        "duty_fee": 300, "audit_seconds": 600, "open_seconds": 60, "key_seconds": 60,
+        "window_seconds": 1200,
+    }  # fmt: skip
+    done, votes = {2: 4, 0: 4, 1: 3, 3: 4}, {1: 0b1111, 0: 0b1111, 2: 0b0111}
+    data_seed = rounds.data_seed(round_id, bytes([1] * 32), bytes([2] * 32))
+    reveals = rounds.reveals_accumulator(
+        data_seed, [(seat, bytes([0x10 + seat] * 32)) for seat in done]
+    )
+    audit_seed = rounds.audit_seed(round_id, reveals, bytes([4] * 32))
+    grams = [[[s if i == j == 2 else 100 if i == j else 50 for j in range(4)] for i in range(4)]
+             for s in (900, 100)]  # fmt: skip
+    chain = {"segments": done, "committee": 3, "votes": list(votes.values())}
+    rule = {"rule": "trimmed_mean", "f": 1, "kappa": "2.5", "segments": 4}
+    inputs = merge.merge_inputs(
+        chain | {"slashed": 0, "accused": 0}, range(4), grams[0], rule, grams[1]
+    )
+    out = sum(1 << seat for seat in inputs["excluded"])
+    record = {"revealed": 0b1111, "excluded": out, "ready": 0b111, "committee": 0b111}
+    drawn = rounds.drawn_seats(audit_seed, record, terms, last=False)
+    by = {s: rounds.auditors_of(audit_seed, drawn[s], 0b111, last=False)[0] for s in sorted(drawn)}
+    price, signed, unopened, unpaid = money.segment_pay(terms), 0b011, {2}, {3}
+    fees = [
+        50 * (signed >> slot & 1) + 300 * (slot not in unopened) * list(by.values()).count(slot)
+        for slot in range(3)
+    ]
+    earn = money.may_earn(terms, record, sum(done.values()), len(drawn))
+    return [
+        ("data", data_seed[:4]), ("R", reveals[:4]), ("audit", audit_seed[:4]),
+        ("votes", rounds.votes_accumulator(data_seed, votes.items())[:4]),
+        ("members", np.array(rounds.committee_of(audit_seed, 0b111))),
+        ("avail", np.array(merge.available_seats(chain))),
+        ("named", np.array([finding["seat"] for finding in inputs["named"]])),
+        ("excl", np.array(inputs["excluded"])), ("merged", np.array(inputs["merged"])),
+        ("drawn", np.array(list(by))), ("by", np.array(list(by.values()))),
+        ("ends", np.array(list(money.audit_clock(terms, 0, record, last=False).values()))),
+        ("P", np.array([price])),
+        ("seats", np.array([0 if s in unpaid else done[s] * price for s in range(4)])),
+        ("slots", np.array(fees)), ("burnt", np.array([sum(done[s] * price for s in unpaid)])),
+        ("penalty", np.array([money.penalty(80_000, 100, level) for level in (0, 1)])),
+        ("earn", np.array([earn])),
+        ("round", np.array([money.budget(terms) - money.budget(terms | {"rounds": 9})])),
+        ("budget", np.array([money.budget(terms)])),
+    ]  # fmt: skip
+
+
 EXAMPLES = (
-    manifest, tables, worked_round, grids, functions, embedding, linear, adapter, head, norm,
-    rotation, attention, gates, dropout, loss, adamw, muon, lion, weights, initial_state, states,
+    manifest, tables, worked_round, four_seats, grids, functions, embedding, linear, adapter, head,
+    norm, rotation, attention, gates, dropout, loss, adamw, muon, lion, weights, initial_state, states,
 )  # fmt: skip
 
 
