@@ -56,7 +56,7 @@ STEPS_BY_SPEC = (1, 2, 4, 5, 7, 10, 14, 20, 28)
 
 
 def plain_step(block: list[float], reach: int, share: int) -> int:
-    """The index of a block's step by the definition in SPEC.md, section 12."""
+    """The index of a block's step by the definition in SPEC-MERGE.md, 2."""
     fits = (
         index
         for index, s in enumerate(STEPS_BY_SPEC)

@@ -40,7 +40,7 @@ def plain_top_k(values: list[float]) -> list[int]:
 
 
 def plain_values(steps: list[float]) -> dict[int, int]:
-    """What is sent, by coordinate: two bits and a chunk's step, by SPEC.md, section 12."""
+    """What is sent, by coordinate: two bits and a chunk's step, by SPEC-MERGE.md, 2."""
     chunks: dict[int, list[int]] = {}
     for i in plain_top_k(steps):
         chunks.setdefault(i // 4096, []).append(i)
