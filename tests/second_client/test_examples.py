@@ -341,7 +341,8 @@ def four_seats() -> Lines:
 
 EXAMPLES = (
     manifest, tables, worked_round, four_seats, grids, functions, embedding, linear, adapter, head,
-    norm, rotation, attention, gates, dropout, loss, adamw, muon, lion, weights, initial_state, states,
+    norm, rotation, attention, gates, dropout, loss, adamw, muon, lion, weights, initial_state,
+    states,
 )  # fmt: skip
 
 
