@@ -475,7 +475,7 @@ def name_cases() -> list[Json]:
             "id": id,
             "kind": int(kind),
             "lock": text(hashing.bond_lock(ROUND_ID.job, role, id)),
-            "slot": text(game_records.pay_position(ROUND_ID.job, role, id, ROUND_ID.round)),
+            "position": text(game_records.pay_position(ROUND_ID.job, role, id, ROUND_ID.round)),
             "role": int(role),
             "seat": seat,
             "set": text(game_records.bond_set(ROUND_ID.job, role, id)),

@@ -140,7 +140,7 @@ def _starts_of_step(
 
 
 def batch_source(manifest: Manifest, tokens: TokenSource) -> BatchSource:
-    """What a job trains on; docs/extending-batch.md says how another kind comes here."""
+    """What a job trains on; docs/extending.md says how another kind comes here."""
     data, seq = manifest.data, manifest.model.seq
     return DrawnWindows(
         windows=Windows(tokens, seq, data.mask_bit),

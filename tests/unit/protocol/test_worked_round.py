@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.protocol.factories import make_terms
+from tests.support.manifests import make_terms
 
 from atoll.protocol import committee_draws, hashing, pay
 from atoll.protocol.audit_reports import VALID, Body, Duty
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.clocks import AuditClock
+from atoll.protocol.holders import Holder
 from atoll.protocol.manifest import RobustSpec
 from atoll.protocol.merge_inputs import MergeTerms, available_seats, merge_inputs
 from atoll.protocol.missed_duties import MissRecord, penalty
+from atoll.protocol.open_rounds import SeatReveal
+from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import (
     Address,
     Bitmap,
@@ -37,7 +40,6 @@ from atoll.protocol.types import (
     bits,
     to_bitmap,
 )
-from atoll.protocol.views import Holder, SeatReveal, SettledRound
 
 TEXT = (Path(__file__).parents[3] / "sdk/atoll/protocol/SPEC-ROUNDS.md").read_text()
 ROUND_ID = RoundId(Domain(31337, Address("0x" + "00" * 19 + "01")), JobId(1), RoundIndex(2))
