@@ -48,7 +48,7 @@ contract AttacksTest is Network {
     }
 
     /// 1, 17. There are no challenge slots to fill, and nothing has to be accepted: a seat that
-    /// withholds its update is not had by those who have not got it, and two who say they have it
+    /// withholds its update is not available to those who lack it, and two who say they have it
     /// change nothing.
     function test_poc01_withholdingIsNotPaidWhoeverVouches() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);

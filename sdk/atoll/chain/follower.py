@@ -72,7 +72,7 @@ class News:
     """What one poll brought.
 
     Attributes:
-        past: on the first poll every event that stands, oldest first; the views between them are
+        earlier: on the first poll every event that stands, oldest first; the views between them are
             nobody's, and would take the room of all jobs many times.
         turned: a reorg, which came before what was folded.
         folded: new events, oldest first.

@@ -136,7 +136,10 @@ def _committee_drawn(event: ev.CommitteeDrawn, name: Names) -> str:
 
 
 def _settled(event: ev.Settled, name: Names) -> str:
-    verdict, available = event.verdict, seats_text(event.available, "was had", "were had")
+    verdict, available = (
+        event.verdict,
+        seats_text(event.available, "was available", "were available"),
+    )
     if not any(event.digest):
         return f"round {event.round} is settled without a certificate: {available}, the model stays"
     out = f", {numbers(verdict.excluded)} excluded" if verdict.excluded else ""
@@ -337,9 +340,7 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.LayerRevealed: lambda e, n: f"game {e.id}: {len(e.layer)} nodes below are shown",
     ev.Picked: lambda e, n: f"game {e.id}: number {e.index} of level {e.level} is disputed",
     ev.NodePicked: lambda e, n: f"game {e.id}: the result of operation {e.node} is disputed",
-    ev.LeafPosted: lambda e, n: (
-        f"game {e.id}: the {len(e.checkpoint_commitment)} bytes in dispute are shown"
-    ),
+    ev.LeafPosted: lambda e, n: f"game {e.id}: the {len(e.leaf)} bytes in dispute are shown",
     ev.Decided: lambda e, n: f"game {e.id}: as the contract computes, it {_OUTCOMES[e.outcome]}",
     ev.Ended: lambda e, n: f"game {e.id} {_OUTCOMES[e.outcome]}",
 }

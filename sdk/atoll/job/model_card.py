@@ -24,7 +24,7 @@ from atoll.protocol.views import JobView
 from atoll.storage.cid import cid_text
 
 UNKNOWN_LICENSE = "unknown"
-MODEL_CARD, FACTS = "README.md", "model_card.json"
+MODEL_CARD, FACTS = "README.md", "card.json"
 _MERGES = ("round", "revealed", "available", "excluded", "signed by")
 
 

@@ -162,7 +162,7 @@ def _home(view: JobView, holder: Holder, now: int) -> tuple[int | None, str]:
     if games:
         return None, f"{where}: game {games[0]} about it is open"
     if holder.missed != NO_ROUND:
-        return None, f"{where}: its missed duty of round {holder.missed} is not cut yet"
+        return None, f"{where}: its missed duty of round {holder.missed} is not penalised yet"
     is_closed = view.phase is Phase.CLOSED
     if holder.to == NO_ROUND and not is_closed:
         return None, f"{where} is held: leave it first"

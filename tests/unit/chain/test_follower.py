@@ -108,7 +108,7 @@ async def test_who_stops_in_the_middle_of_a_long_history_is_told_all_of_it_later
     follower = following(index)
     await stopped_after_a_piece(follower.poll())
     assert follower.views == {}
-    assert list((await follower.poll()).settled_round) == index.stands
+    assert list((await follower.poll()).earlier) == index.stands
     assert follower.views == {JOB: job.view}
 
 
@@ -233,8 +233,8 @@ async def test_a_job_followed_later_is_told_from_its_first_event() -> None:
     index.add(job)
     late = following(index, set())
     await late.poll()
-    settled_round = await late.follow(JOB)
-    assert isinstance(settled_round[0].item.event, ev.JobCreated)
+    followed = await late.follow(JOB)
+    assert isinstance(followed[0].item.event, ev.JobCreated)
     assert late.views == {JOB: job.view}
     assert await late.follow(JOB) == ()
     job.wait(1)
@@ -254,8 +254,8 @@ async def test_who_stops_while_a_job_s_long_past_is_folded_follows_it_later(
     await late.poll()
     await stopped_after_a_piece(late.follow(JOB))
     assert late.views == {}
-    settled_round = await late.follow(JOB)
-    assert [step.item for step in settled_round] == index.stands
+    followed = await late.follow(JOB)
+    assert [step.item for step in followed] == index.stands
     assert late.views == {JOB: job.view}
 
 
@@ -376,4 +376,4 @@ async def test_a_chain_that_does_not_answer_has_no_news() -> None:
     follower = following(index)
     assert await follower.poll_patiently() == News()
     index.error = None
-    assert (await follower.poll_patiently()).settled_round
+    assert (await follower.poll_patiently()).earlier

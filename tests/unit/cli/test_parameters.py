@@ -50,7 +50,7 @@ def test_settings_change_what_they_name_and_bonds_are_tokens() -> None:
     differing = {n for n, v in asdict(wanted).items() if v != asdict(DEFAULT_PARAMS)[n]}
     assert differing == {"min_provider_bond", "penalty_bps"}
     assert changes(DEFAULT_PARAMS, wanted) == [
-        "penalty_bps         100 → 7",
+        "penalty_bps          100 → 7",
         "min_provider_bond    1 → 0.5",
     ]
     assert changes(wanted, wanted) == ["nothing differs from what is in force"]

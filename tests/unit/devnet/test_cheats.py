@@ -45,8 +45,9 @@ def test_every_cheat_has_a_sentence_and_a_behaviour() -> None:
     assert set(WATCHER_CHEATS) == {"sham"}
 
 
-def test_every_cheat_is_in_a_network_of_a_test() -> None:
-    files = [file for folder in ("network", "e2e") for file in (TESTS / folder).glob("test_*.py")]
+def test_every_cheat_is_in_a_network_or_a_schedule_of_a_test() -> None:
+    folders = ("network", "e2e", "property/schedules")
+    files = [file for folder in folders for file in (TESTS / folder).glob("test_*.py")]
     written = re.findall(r'"([a-z0-9+-]+)"', "\n".join(file.read_text() for file in files))
     names = {name for word in written for name in word.split("+")}
     assert {*PROVIDER_CHEATS, *VERIFIER_CHEATS, *WATCHER_CHEATS} - names == set()

@@ -139,7 +139,7 @@ def manifest_of(changes: Changes) -> Manifest:
     spec = JobSpec.of(parse_toml(to_toml(PLAIN.but({"members.seats": 8} | changes))))
     assert spec.model is not None
     words = {
-        "dtype": dtype_for(spec.model.vocab, masked=spec.data.chat),
+        "dtype": dtype_for(spec.model.vocab, mask_bits=int(spec.data.chat)),
         "masked": spec.data.chat,
     }
     weights = InitSpec(seed=None, cid=cid("weights"), root=digest("weights"))

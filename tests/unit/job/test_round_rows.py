@@ -152,7 +152,7 @@ def test_a_slash_is_told_with_the_rounds_that_it_taints() -> None:
     net = script.net
     net.slash(Role.VERIFIER, net.at(Role.VERIFIER, 1, 0).id, WATCHER)
     text = update_text(net.log[-1][0], net.view)
-    assert text is not None and "slashes" in text and "tainted" not in text
+    assert text is not None and "is slashed" in text and "tainted" not in text
 
 
 def test_a_settlement_of_what_a_seat_sent_that_was_slashed_meanwhile_is_told_to_be_tainted() -> (

@@ -23,7 +23,7 @@ from atoll.protocol.optimisers import INNER_OPTIMISERS
 from atoll.service.messages import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "e69e64415cdd61241017ff371cf99be3459ecdf6a1d39d3944ce12e5cb9afbfd"
+DEMO_DIGEST = "28f42842db71fc83dd620e8d1200239df5a0d8e5dfceb3f54b06d13b6d9654a6"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = unstored_data(

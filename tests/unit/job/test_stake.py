@@ -74,7 +74,7 @@ def test_a_penalty_that_is_due_holds_a_bond_until_the_absolute_end() -> None:
         script.commit(seat)
     net.wait_until(net.deadline)
     net.advance()
-    assert bond_of(script).text == "seat 0: its penalty for round 0 is not taken yet"
+    assert bond_of(script).text == "seat 0: its missed duty of round 0 is not penalised yet"
     net.wait_until(END)
     bond = bond_of(script)
     assert (bond.home_at, bond.text) == (END, "no lock of the job holds any more")

@@ -109,9 +109,9 @@ def test_numbers_as_they_are_leave_nothing_out_and_have_a_mean() -> None:
     mean = {"robust": {"rule": "mean", "f": 0}, "terms.f": 0}
     manifest = make_manifest({"codec": reference(), **mean})
     assert manifest.codec.kind == "fp32"
-    with pytest.raises(ManifestError, match="codec fp32 does not go with rule"):
+    with pytest.raises(ValidationError, match="codec fp32 does not go with rule"):
         make_manifest({"codec": reference()})
-    with pytest.raises(ManifestError, match="leaves nothing out"):
+    with pytest.raises(ValidationError, match="leaves nothing out"):
         make_manifest({"codec": reference(feedback="0.5"), **mean})
 
 

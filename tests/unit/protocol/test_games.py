@@ -609,7 +609,7 @@ def test_every_refusal_of_a_move_says_what_is_wrong_with_it() -> None:
     game, by_holder, move = kinds[PickNode]
     with pytest.raises(IllegalMove, match="that is a node of the trace"):
         game.play(Pick(move.child, move.digest, move.path), by_holder, 1001, TOY)
-    is_refused(PostTrace, "the row is of another trace", layer=kinds[PostTrace][2].layer[::-1])
+    is_refused(PostTrace, "the layer is of another trace", layer=kinds[PostTrace][2].layer[::-1])
     is_refused(Reveal, "not of the node in dispute", layer=kinds[Reveal][2].layer[::-1])
     is_refused(PostLeaf, "a leaf of another length", leaf=kinds[PostLeaf][2].leaf[:-1])
     is_refused(PostLeaf, "another leaf", leaf=bytes(len(kinds[PostLeaf][2].leaf)))

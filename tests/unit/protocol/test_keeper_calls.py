@@ -353,7 +353,7 @@ def test_games_about_who_was_slashed_otherwise_are_ended_once_by_anybody() -> No
         round=FIRST,
         segment=2,
         data_seed=digest("seed"),
-        opening=digest("opening"),
+        initial_state=digest("opening"),
     )
     games = {id: GameRecord(id, WATCHER, 1, claim, b"") for id in (1, 2)}
 

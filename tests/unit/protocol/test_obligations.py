@@ -107,7 +107,7 @@ def claim_about(
         round=window,
         segment=segment,
         data_seed=ZERO_DIGEST,
-        opening=ZERO_DIGEST,
+        initial_state=ZERO_DIGEST,
     )
 
 

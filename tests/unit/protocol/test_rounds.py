@@ -458,7 +458,7 @@ def test_a_mismatch_stands_as_long_as_its_game_is_open_and_no_longer() -> None:
         round=round,
         segment=2,
         data_seed=digest("seed"),
-        opening=digest("opening"),
+        initial_state=digest("opening"),
     )
     game = GameRecord(1, net.member(Role.VERIFIER, auditor).account, 1, claim, b"")
     played = replace(net.view, games={1: game})

@@ -59,7 +59,7 @@ class Member:
         return self.keys.get(account, b"")
 
     async def bls_sum(self, accounts: list[Address]) -> bytes:
-        return self.factored.get(tuple(accounts), b"")
+        return self.sums.get(tuple(accounts), b"")
 
     async def submit(self, name: str, call: Any, *, retry_failed: bool = False) -> None:
         self.sent[name] = call
@@ -150,7 +150,7 @@ async def test_a_committees_sum_is_asked_for_once(script: Script) -> None:
     committee = tuple(committee_accounts(view, now))
     assert list(member.sent.values()) == [committee]
     member.sent.clear()
-    member.factored[committee] = b"\2" * 96
+    member.sums[committee] = b"\2" * 96
     await ensure_sum(member.effects, view, now)
     assert not member.sent
 

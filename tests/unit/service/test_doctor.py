@@ -123,8 +123,8 @@ def test_the_clock_against_the_newest_block(now: float, level: Level) -> None:
     assert levels(chain_checks._check_clock(seen(8453), now)) == [level]
 
 
-def seen(chain_id: int) -> chain_checks.Seen:
-    return chain_checks.Seen("http://127.0.0.1:8545", chain_id, HEAD)
+def seen(chain_id: int) -> chain_checks.SeenEndpoint:
+    return chain_checks.SeenEndpoint("http://127.0.0.1:8545", chain_id, HEAD)
 
 
 @pytest.mark.parametrize("chain_id", [1337, 31337])

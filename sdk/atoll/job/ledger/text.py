@@ -50,7 +50,7 @@ def money_lines(money: Mapping[str, Any]) -> Iterator[str]:
 
 
 def unsafe_lines(unsafe: Mapping[str, Any]) -> Iterator[str]:
-    """In which rounds too many fell, and which model is safe."""
+    """In which rounds too many were slashed, and which model is safe."""
     if unsafe["rounds"]:
         which, before = ", ".join(map(str, unsafe["rounds"])), unsafe["safe_before"]
         back = f"that after round {before - 1}" if before else "the job's first one"

@@ -132,15 +132,15 @@ def test_a_damaged_journal_begins_anew(damage: str, tmp_path: Path) -> None:
         (folder / "train.shards").write_bytes(b"")
         state.write_text(state.read_text().replace('"shards": 0', '"shards": 1'))
     else:
-        tail = progress_journal.Journal._read(journal_of(store, folder)).train.tail  # type: ignore[union-attr]
+        tail = progress_journal.ProgressJournal._read(journal_of(store, folder)).train.tail  # type: ignore[union-attr]
         next(store.root.rglob(tail)).unlink()
     told: list[Progress] = []
     assert prepare.prepare(options, store, told.append) == whole
     assert told
 
 
-def journal_of(store: LocalStore, folder: Path) -> progress_journal.Journal:
-    found = progress_journal.Journal(store, "any")
+def journal_of(store: LocalStore, folder: Path) -> progress_journal.ProgressJournal:
+    found = progress_journal.ProgressJournal(store, "any")
     found._folder = folder
     return found
 
