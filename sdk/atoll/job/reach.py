@@ -7,8 +7,10 @@ was measured on drawn and trained models of 2^17 parameters, and adapters of the
 
 A round's sum of rates is what AdamW moves a weight by where its gradients agree. They agree the
 less the further it has moved, but no less than in a random walk, whose distance is the sum over the
-root of the steps. Muon's steps are of few directions. Those of SGD are as long as the gradients,
-which are clipped, and adapters' gradients are smaller than the model's by what A is drawn with.
+root of the steps. Lion moves every weight by the whole rate in each step, and the signs of its
+mixtures agree for far longer. Muon's steps are of few directions. Those of SGD are as long as the
+gradients, which are clipped, and adapters' gradients are smaller than the model's by what A is
+drawn with.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ from atoll.protocol.manifest import CodecSpec, InnerSpec, LoraSpec, TensorExpone
 _ADAPTER_GRADIENT: Final = 0.01
 """Of an adapter's gradient, over the model's, alpha and one over the root of the rank: half of the
 deviation that A is drawn with."""
+_SIGNS: Final = 0.9
+"""Part of the sum of rates by which a weight moves that follows signs, at first."""
+_SIGNS_LAST: Final = 0.35
+"""And in the end."""
 _ROOM: Final = 12
 """Exponents that a grid may leave its start by, either way: a schedule's end has a thousandth of
 its first rates. A tensor that does not move at all comes back from there in three rounds."""
@@ -36,20 +42,22 @@ class _Kind:
     Attributes:
         agreeing: part of the sum of rates by which AdamW moves them while gradients agree.
         far: sum of rates at which these agree half as often.
+        signs_far: the same of signs that steps follow whole.
         gradient: deviation of their gradients, over that of all.
         tiring: power by which SGD's gradients fall with what they have pushed.
     """
 
     agreeing: float
     far: float
+    signs_far: float
     gradient: float
     tiring: float
 
 
-_EMBEDDING: Final = _Kind(0.7, 0.05, 1.4, 0.4)
-_MATRIX: Final = _Kind(0.6, 0.003, 0.5, 0.4)
-_VECTOR: Final = _Kind(0.7, 0.02, 0.6, 0.0)
-_ADAPTER: Final = _Kind(0.6, 0.02, 0.55, 0.1)
+_EMBEDDING: Final = _Kind(0.7, 0.05, 20.0, 1.4, 0.4)
+_MATRIX: Final = _Kind(0.6, 0.003, 0.1, 0.5, 0.4)
+_VECTOR: Final = _Kind(0.7, 0.02, 0.2, 0.6, 0.0)
+_ADAPTER: Final = _Kind(0.6, 0.02, 2.0, 0.55, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,8 @@ class Training:
         wandering = exp(-0.3 * log1p(total))
         if self._is_orthogonal(kind):
             return 0.14 * total * wandering / sqrt(1 + 2 * total)
+        if self.inner.properties.steps_whole:
+            return total * max(_SIGNS / sqrt(1 + total / kind.signs_far), _SIGNS_LAST) * wandering
         agreeing = kind.agreeing / sqrt(1 + total / kind.far)
         return total * max(agreeing, 1 / sqrt(len(rates))) * wandering
 

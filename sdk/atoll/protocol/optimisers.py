@@ -32,6 +32,7 @@ class InnerOptimiser:
         has_corrections: whether it, or its rest, reads bias corrections from the job's tables.
         moves_by_gradient: whether its steps are as long as gradients, and not as rates alone say.
         is_orthogonal: whether its steps are of few directions.
+        steps_whole: whether each number moves by the whole rate in each step, either way.
     """
 
     usual: Mapping[str, str]
@@ -41,6 +42,7 @@ class InnerOptimiser:
     has_corrections: bool = False
     moves_by_gradient: bool = False
     is_orthogonal: bool = False
+    steps_whole: bool = False
 
     @property
     def unused(self) -> tuple[str, ...]:
@@ -70,7 +72,7 @@ _ADAM: Final = {"beta1": "0.9", "beta2": "0.99", "eps": "0.00000001"}
 INNER_OPTIMISERS: Final[Mapping[str, InnerOptimiser]] = MappingProxyType(
     {
         "adamw": InnerOptimiser(_ADAM, ("m", "v"), has_corrections=True),
-        "lion": InnerOptimiser({"beta1": "0.9", "beta2": "0.99"}, ("m",)),
+        "lion": InnerOptimiser({"beta1": "0.9", "beta2": "0.99"}, ("m",), steps_whole=True),
         "muon": InnerOptimiser(
             _ADAM | {"momentum": "0"},
             ("m",),

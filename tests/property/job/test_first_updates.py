@@ -47,6 +47,7 @@ TOKENS = np.frombuffer(TEXT.encode(), dtype=np.uint8)
 SGD = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0", "weight_decay": "0"}
 INNER = {
     "adamw": {"optimizer": "adamw"},
+    "lion": {"optimizer": "lion"},
     "muon": {"optimizer": "muon", "momentum": "0.95"},
     "sgd": SGD,
     "momentum": SGD | {"momentum": "0.9"},
@@ -57,9 +58,10 @@ EXACT = {(name, codec) for name in INNER for codec in ("grid8", "fp32")}
 """Of whose updates nearly all is kept; the others drop a part of any update, whatever its grid."""
 OTHERS = (-6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6)
 """Grids that are tried beside the first, in exponents."""
-OF_BEST = {"adamw": 0.9, "muon": 0.9, "sgd": 0.8, "momentum": 0.8}
+OF_BEST = {"adamw": 0.9, "lion": 0.8, "muon": 0.9, "sgd": 0.8, "momentum": 0.8}
 """Of what the best grid keeps, where the codec drops a part of any update. Few of SGD's values have
-most of its squared length, and a grid is a power of two: its codecs have more to lose by one."""
+most of its squared length, and a grid is a power of two: its codecs have more to lose by one. All
+of Lion's move alike, so that one bit loses by the step between two of a block's scales."""
 
 
 def manifest_of(optimiser: str, codec: str, rate: str, steps: int, *, adapters: bool) -> Manifest:
