@@ -127,7 +127,7 @@ class Run:
     def __init__(self, chosen: tuple[Part, ...]) -> None:
         self._chosen = {part.name for part in chosen}
         self._ended: set[str] = set()
-        self._one_ended = threading.HealthStatus()
+        self._one_ended = threading.Condition()
         self._threads = [threading.Thread(target=self._follow, args=(p,)) for p in chosen]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._starting, self._printing = threading.Lock(), threading.Lock()

@@ -36,12 +36,12 @@ class Parts:
     Attributes:
         delta: what moves the model, in grid steps.
         first: first moments, in grid steps.
-        sums: of the second moments.
+        factored: of the second moments.
     """
 
     delta: Rows
     first: Rows
-    sums: Rows
+    factored: Rows
 
     def __len__(self) -> int:
         return len(self.delta)

@@ -137,7 +137,7 @@ async def test_honest_networks_accuse_nobody(options: Options, display: Display)
         said = [duty for body in settled_round.bodies.values() for duty in body.duties]
         assert {duty.seat for duty in said} == {0, 1, 2}
         assert all(duty.is_valid for duty in said)
-        assert not any(h.cuts for h in (*view.providers.values(), *view.verifiers.values()))
+        assert not any(h.penalties for h in (*view.providers.values(), *view.verifiers.values()))
 
 
 async def _another_job(running: Running, seed: int) -> Any:

@@ -122,7 +122,7 @@ async def _until_paid(cluster: Cluster, session: Session, jobs: set[JobId]) -> N
             now, views = (await session.chain.head()).timestamp, session.follower.views
             if all(job in views and is_settled_up(views[job], now) for job in jobs):
                 held = [(job, holder) for job in jobs for holder in everybody(views[job])]
-                assert [each for each in held if each[1].cuts or each[1].is_slashed] == []
+                assert [each for each in held if each[1].penalties or each[1].is_slashed] == []
                 return
             await asyncio.sleep(0.5)
 
