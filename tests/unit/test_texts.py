@@ -225,3 +225,10 @@ def sentences(name: str) -> list[str]:
 def test_sentences_of_the_law_are_short(name: str) -> None:
     long = [s for s in sentences(name) if len(s.split()) > LONGEST_SENTENCE]
     assert long == []
+
+
+def test_the_specification_is_readable_in_a_day() -> None:
+    """Words, of which signs between numbers and the bars of tables are none."""
+    texts = (ROOT / "sdk" / "atoll" / "protocol").glob("SPEC*.md")
+    words = [word for text in texts for word in text.read_text(encoding="utf-8").split()]
+    assert sum(any(sign.isalnum() for sign in word) for word in words) <= 32_000
