@@ -29,7 +29,17 @@ IMPORTED_ONCE = ("eth_account", "typer.rich_utils", "safetensors.torch")
 """Beside our own modules: what takes longest in a command, and the forks share."""
 FOR_A_GPU = {
     f"atoll.numerics.kernels.{name}"
-    for name in ("fused", "programs", "fused_attention", "attention_programs")
+    for name in (
+        "fused",
+        "fused_attention",
+        "device_functions",
+        "attention_programs",
+        "attention_tile_programs",
+        "column_programs",
+        "elementwise_programs",
+        "optimiser_programs",
+        "row_programs",
+    )
 }
 """These want Triton, which comes with a torch that is built for a GPU."""
 SECONDS = 120

@@ -20,7 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.interpreter import InterpreterBuilder
 
-from atoll.numerics.kernels import acceptance, fused
+from atoll.numerics.kernels import acceptance, fused, optimiser_programs
 from atoll.numerics.kernels.fused_attention import FusedAttention
 from atoll.numerics.kernels.gemm import ROUTES, batched_product
 from atoll.numerics.kernels.interface import CPU, Engine
@@ -156,7 +156,7 @@ def wrong_code() -> list[str]:
     scalars = ("scale", "beta1", "rest1", "beta2", "rest2", "correct1", "correct2", "eps", "decay")
     types = dict.fromkeys(names, "*fp32") | dict.fromkeys((*scalars, "rate"), "fp32")
     types |= {"n": "i32", "BLOCK": "constexpr"}
-    program = fused.programs.adamw
+    program = optimiser_programs.adamw
     order = {name: types[name] for name in program.arg_names}
     contracted = ptx_of(program, order, {"BLOCK": 1024}, {"enable_fp_fusion": True})
     if not NOT_ONE_OPERATION.search(contracted):

@@ -1,4 +1,6 @@
-"""Attention on a GPU in three programs, as in FlashAttention-2 (Dao 2023); rules as in `programs`.
+"""Attention on a GPU in three programs, as in FlashAttention-2 (Dao 2023).
+
+Rules as in `device_functions`.
 
 A program has some queries (`attend`, `query_gradient`) or some keys (`key_gradient`) of one slice
 and goes through the tiles of the other, in the order of `attention.Attention`: each has whole rows
@@ -13,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from atoll.numerics.kernels.programs import (
+from atoll.numerics.kernels.device_functions import (
     _exp,
     _float,
     _inverse,

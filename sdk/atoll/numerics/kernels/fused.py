@@ -13,7 +13,14 @@ import torch
 import triton
 from torch import Tensor
 
-from atoll.numerics.kernels import programs
+from atoll.numerics.kernels import (
+    attention_tile_programs,
+    column_programs,
+    elementwise_programs,
+    optimiser_programs,
+    row_programs,
+)
+from atoll.numerics.kernels.device_functions import Program
 from atoll.numerics.kernels.grid import INT8_LEVELS, SPLIT_LEVELS, SUM_LEVELS
 from atoll.numerics.kernels.interface import AdamFactors, Grid, Levels, Scores, Stacked
 from atoll.numerics.kernels.philox import Mask
@@ -29,9 +36,7 @@ _ROWS, _COLUMNS = 32, 128
 """Of a matrix whose columns are scaled or added."""
 
 
-def launch(
-    program: programs.Program, count: int | tuple[int, int], *arguments: Any, warps: int = 4
-) -> None:
+def launch(program: Program, count: int | tuple[int, int], *arguments: Any, warps: int = 4) -> None:
     """Runs so many of a program. Nothing is contracted: a multiply-add that rounds once would
     give other bits."""
     grid = (count,) if isinstance(count, int) else count
@@ -43,7 +48,7 @@ def _block(width: int, most: int = _LONGEST) -> int:
     return min(most, max(16, 1 << (width - 1).bit_length()))
 
 
-def _by_rows(program: programs.Program, rows: int, *arguments: Any) -> None:
+def _by_rows(program: Program, rows: int, *arguments: Any) -> None:
     """One program a row, whose last argument is its block: one warp is enough for short ones."""
     launch(program, rows, *arguments, warps=1 if arguments[-1] <= 4 * _WARP else 4)
 
@@ -94,7 +99,7 @@ class FusedKernels(TorchKernels):
         to = high, high if low is None else low, step
         levels = float(SPLIT_LEVELS if split else INT8_LEVELS)
         sizes = levels, _block(width)
-        _by_rows(programs.quantise_rows, rows, x, x.stride(0), *to, width, *sizes)
+        _by_rows(row_programs.quantise_rows, rows, x, x.stride(0), *to, width, *sizes)
         return Grid(high, step, low)
 
     def quantise_gradient(
@@ -109,10 +114,10 @@ class FusedKernels(TorchKernels):
         by_row, by_column = slices, torch.empty_like(slices).view(2 * width, rows)
         row_step = g.new_empty(rows, 1)
         into = by_row, row_step, rows, width, _block(width)
-        _by_rows(programs.quantise_gradient_rows, rows, g, column, *into)
-        onto, column_step = _column_grids((g, g, row), programs.BY_ROW, SPLIT_LEVELS)
+        _by_rows(row_programs.quantise_gradient_rows, rows, g, column, *into)
+        onto, column_step = _column_grids((g, g, row), column_programs.BY_ROW, SPLIT_LEVELS)
         to = onto, by_column, rows, width, _ROWS, _COLUMNS
-        launch(programs.quantise_gradient_columns, _tiles(rows, width), g, row, *to)
+        launch(column_programs.quantise_gradient_columns, _tiles(rows, width), g, row, *to)
         return (by_row, row_step), (by_column.t(), column_step.unsqueeze(0))
 
     def rescale(self, sums_NO: Tensor, row_N1: Tensor, column_1O: Tensor) -> Tensor:
@@ -121,7 +126,7 @@ class FusedKernels(TorchKernels):
         out = row_N1.new_empty(rows, width)
         steps = row_N1.contiguous(), column_1O.contiguous()
         to = *steps, out, width, _FLAT
-        launch(programs.rescale, _parts(rows, width), sums, sums.stride(0), *to)
+        launch(elementwise_programs.rescale, _parts(rows, width), sums, sums.stride(0), *to)
         return out
 
     def rescale_stacked(self, sums_2NO: Tensor, row_N1: Tensor) -> Tensor:
@@ -129,7 +134,7 @@ class FusedKernels(TorchKernels):
         rows, width = len(sums) // 2, sums.shape[1]
         out = row.new_empty(rows, width)
         to = row, out, rows, width, _FLAT
-        launch(programs.rescale_stacked, _parts(rows, width), sums, sums.stride(0), *to)
+        launch(elementwise_programs.rescale_stacked, _parts(rows, width), sums, sums.stride(0), *to)
         return out
 
     def rescale_split(
@@ -139,14 +144,22 @@ class FusedKernels(TorchKernels):
         out = row_N1.new_empty(rows, width)
         steps = row_N1.contiguous(), column_1O.contiguous()
         plain = [part.contiguous() for part in sums]
-        launch(programs.rescale_split, _parts(rows, width), *plain, *steps, out, width, _FLAT)
+        launch(
+            elementwise_programs.rescale_split,
+            _parts(rows, width),
+            *plain,
+            *steps,
+            out,
+            width,
+            _FLAT,
+        )
         return out
 
     def rms_norm(self, x_NI: Tensor, gain_I: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         x, (rows, width) = x_NI.contiguous(), x_NI.shape
         out, inverse = torch.empty_like(x), x.new_empty(rows, 1)
         to = gain_I.contiguous(), out, inverse, width, float(eps), _block(width)
-        _by_rows(programs.rms_norm, rows, x, *to)
+        _by_rows(row_programs.rms_norm, rows, x, *to)
         return out, inverse
 
     def rms_norm_gradient(
@@ -156,8 +169,8 @@ class FusedKernels(TorchKernels):
         rows, width = x.shape
         dx = torch.empty_like(x)
         to = inverse, gain_I.contiguous(), dx, width, _block(width)
-        _by_rows(programs.rms_norm_gradient, rows, g, x, *to)
-        return dx, _column_sums((g, x, inverse), programs.BY_OTHER_AND_ROW).squeeze(0)
+        _by_rows(row_programs.rms_norm_gradient, rows, g, x, *to)
+        return dx, _column_sums((g, x, inverse), column_programs.BY_OTHER_AND_ROW).squeeze(0)
 
     def rotate(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor, sign: float) -> Tensor:
         if x_BHTd.shape[3] // 2 > _LONGEST:  # a program turns a position at once
@@ -168,7 +181,7 @@ class FusedKernels(TorchKernels):
         tables = cos_Td.contiguous(), sin_Td.contiguous()
         sizes = heads, positions, half, float(sign), _block(half)
         count = batch * heads * positions
-        _by_rows(programs.rotate, count, x, *x.stride()[:3], *tables, out, *sizes)
+        _by_rows(elementwise_programs.rotate, count, x, *x.stride()[:3], *tables, out, *sizes)
         return out
 
     def swiglu(self, gate_NO: Tensor, up_NO: Tensor) -> Tensor:
@@ -176,7 +189,7 @@ class FusedKernels(TorchKernels):
         rows, width = gate.shape
         out = gate.new_empty(rows, width)
         inputs = gate, gate.stride(0), up, up.stride(0)
-        launch(programs.swiglu, _parts(rows, width), *inputs, out, width, _FLAT)
+        launch(elementwise_programs.swiglu, _parts(rows, width), *inputs, out, width, _FLAT)
         return out
 
     def swiglu_gradient(
@@ -187,21 +200,21 @@ class FusedKernels(TorchKernels):
         dgate, dup = torch.empty_like(g), torch.empty_like(g)
         inputs = g, gate, gate.stride(0), up, up.stride(0)
         parts = _parts(rows, width)
-        launch(programs.swiglu_gradient, parts, *inputs, dgate, dup, width, _FLAT)
+        launch(elementwise_programs.swiglu_gradient, parts, *inputs, dgate, dup, width, _FLAT)
         return dgate, dup
 
     def squared_relu(self, x: Tensor) -> Tensor:
         x = x.contiguous()
         out = torch.empty_like(x)
         to = x, x, out, x.numel(), False, _FLAT
-        launch(programs.squared_relu, triton.cdiv(x.numel(), _FLAT), *to)
+        launch(elementwise_programs.squared_relu, triton.cdiv(x.numel(), _FLAT), *to)
         return out
 
     def squared_relu_gradient(self, g: Tensor, x: Tensor) -> Tensor:
         g, x = g.contiguous(), x.contiguous()
         out = torch.empty_like(x)
         to = x, g, out, x.numel(), True, _FLAT
-        launch(programs.squared_relu, triton.cdiv(x.numel(), _FLAT), *to)
+        launch(elementwise_programs.squared_relu, triton.cdiv(x.numel(), _FLAT), *to)
         return out
 
     def drop(self, x: Tensor, mask: Mask) -> Tensor:
@@ -209,19 +222,19 @@ class FusedKernels(TorchKernels):
         out = torch.empty_like(x)
         words = mask.first, *mask.key, mask.step, mask.site, mask.threshold, mask.scale
         count = triton.cdiv(x.numel(), _FLAT)
-        launch(programs.drop, count, x, out, x.numel(), *words, _FLAT)
+        launch(elementwise_programs.drop, count, x, out, x.numel(), *words, _FLAT)
         return out
 
     def embedding_gradient(self, g_NI: Tensor, ids_N: Tensor, vocabulary: int) -> Tensor:
         g = g_NI.contiguous()
-        return _column_sums((g, g, g), programs.AS_IT_IS, ids_N.contiguous(), vocabulary)
+        return _column_sums((g, g, g), column_programs.AS_IT_IS, ids_N.contiguous(), vocabulary)
 
     def softmax_loss(self, logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         logits, (rows, width) = logits_NV.contiguous(), logits_NV.shape
         slope, picked = torch.empty_like(logits), logits.new_zeros(rows)
         total = torch.empty(rows, dtype=torch.float64, device=logits.device)
         to = slope, total, picked, width, _block(width)
-        _by_rows(programs.softmax_loss, rows, logits, targets_N.contiguous(), *to)
+        _by_rows(row_programs.softmax_loss, rows, logits, targets_N.contiguous(), *to)
         return slope, total, picked
 
     def quantise_levels(self, x_Nd: Tensor, levels: int) -> Levels:
@@ -229,13 +242,13 @@ class FusedKernels(TorchKernels):
         out, step = torch.empty_like(x), x.new_empty(*x.shape[:-1], 1)
         sizes = width, float(levels), _block(width)
         rows, whole = step.numel(), (x, width, x, 0, 0)
-        _by_rows(programs.quantise_levels, rows, *whole, out, step, *sizes)
+        _by_rows(row_programs.quantise_levels, rows, *whole, out, step, *sizes)
         return out, step
 
     def row_dot(self, x_Nd: Tensor, y_Nd: Tensor) -> Tensor:
         x, y, width = x_Nd.contiguous(), y_Nd.contiguous(), x_Nd.shape[-1]
         out = x.new_empty(*x.shape[:-1], 1)
-        _by_rows(programs.row_dot, out.numel(), x, y, out, width, _block(width))
+        _by_rows(row_programs.row_dot, out.numel(), x, y, out, width, _block(width))
         return out
 
     def attention_weights(
@@ -247,7 +260,9 @@ class FusedKernels(TorchKernels):
         inputs = scores, q_step, q_step.stride(0), k_step, k_step.stride(0)
         sizes = queries, keys, first, _block(keys)
         rows = groups * queries
-        _by_rows(programs.attention_weights, rows, *inputs, scores, peak, inverse, *sizes)
+        _by_rows(
+            attention_tile_programs.attention_weights, rows, *inputs, scores, peak, inverse, *sizes
+        )
         return scores, peak, inverse
 
     def quantise_mixture(
@@ -259,7 +274,7 @@ class FusedKernels(TorchKernels):
         out, step = (weights.new_empty(groups, queries, width) for width in (keys, 1))
         inputs = part, stride, v_step, v_step.stride(0), queries
         sizes = keys, float(levels), _block(keys)
-        _by_rows(programs.quantise_levels, groups * queries, *inputs, out, step, *sizes)
+        _by_rows(row_programs.quantise_levels, groups * queries, *inputs, out, step, *sizes)
         return out, step
 
     def attention_gradient(self, tile: Scores) -> tuple[Levels, Levels, Levels]:
@@ -272,10 +287,17 @@ class FusedKernels(TorchKernels):
         sizes = queries, keys, tile.first, groups
         parts = _ROWS, _block(keys)
         to = row, row_step, peaks, *sizes, levels, *parts
-        launch(programs.attention_gradient_rows, count, *inputs, *to)
+        launch(attention_tile_programs.attention_gradient_rows, count, *inputs, *to)
         onto, step = _grids(peaks, levels)
         launch(
-            programs.attention_gradient_columns, count, *inputs, mixed, column, onto, *sizes, *parts
+            attention_tile_programs.attention_gradient_columns,
+            count,
+            *inputs,
+            mixed,
+            column,
+            onto,
+            *sizes,
+            *parts,
         )
         mixed_step, column_step = step.view(2, groups, 1, keys)
         return (mixed, mixed_step), (row, row_step), (column, column_step)
@@ -286,15 +308,19 @@ class FusedKernels(TorchKernels):
         found = torch.zeros((len(tensors), 2), dtype=torch.int64, device=device)
         for at, tensor in enumerate(tensors):
             x, count = tensor.contiguous(), triton.cdiv(tensor.numel(), _FLAT)
-            launch(programs.peak_of, count, x, peaks[at:], x.numel(), _FLAT)
-            launch(programs.add_squares, count, x, peaks[at:], found[at], x.numel(), _FLAT)
+            launch(optimiser_programs.peak_of, count, x, peaks[at:], x.numel(), _FLAT)
+            launch(
+                optimiser_programs.add_squares, count, x, peaks[at:], found[at], x.numel(), _FLAT
+            )
         # The GPU is waited for once.
         return [(n, struct.unpack("<f", struct.pack("<i", word))[0]) for n, word in found.tolist()]
 
     def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
         m, g = m.contiguous(), g.contiguous()
         out, count = torch.empty_like(m), triton.cdiv(m.numel(), _FLAT)
-        launch(programs.momentum, count, m, g, out, m.numel(), float(keep), float(add), _FLAT)
+        launch(
+            optimiser_programs.momentum, count, m, g, out, m.numel(), float(keep), float(add), _FLAT
+        )
         return out
 
     def adamw(
@@ -308,7 +334,15 @@ class FusedKernels(TorchKernels):
             *(f.correct1, f.correct2, f.eps, f.decay, f.rate),
         )
         count = triton.cdiv(p.numel(), _FLAT)
-        launch(programs.adamw, count, *inputs, *outputs, p.numel(), *map(float, values), _FLAT)
+        launch(
+            optimiser_programs.adamw,
+            count,
+            *inputs,
+            *outputs,
+            p.numel(),
+            *map(float, values),
+            _FLAT,
+        )
         return outputs[0], outputs[1], outputs[2]
 
 
@@ -319,7 +353,7 @@ def _column_grids(
     rows, width = of[0].shape
     peaks = torch.zeros(width, dtype=torch.int32, device=of[0].device)
     sizes = rows, width, kind, _ROWS, _COLUMNS
-    launch(programs.column_peaks, _tiles(rows, width), *of, peaks, *sizes)
+    launch(column_programs.column_peaks, _tiles(rows, width), *of, peaks, *sizes)
     return _grids(peaks, float(levels))
 
 
@@ -327,7 +361,7 @@ def _grids(peaks: Tensor, levels: float) -> tuple[Tensor, Tensor]:
     count = peaks.numel()
     onto, step = torch.empty((2, count), device=peaks.device)
     to = onto, step, count, levels, _FLAT
-    launch(programs.column_grids, triton.cdiv(count, _FLAT), peaks, *to)
+    launch(column_programs.column_grids, triton.cdiv(count, _FLAT), peaks, *to)
     return onto, step
 
 
@@ -340,7 +374,7 @@ def _column_sums(
     sums = torch.zeros((count, width), dtype=torch.int64, device=of[0].device)
     ids, has_ids = (of[0], False) if ids_N is None else (ids_N, True)
     sizes = rows, width, kind, has_ids, _ROWS, _COLUMNS
-    launch(programs.add_columns, _tiles(rows, width), *of, ids, onto, sums, *sizes)
+    launch(column_programs.add_columns, _tiles(rows, width), *of, ids, onto, sums, *sizes)
     out = of[0].new_empty(count, width)
-    launch(programs.finish_columns, _parts(count, width), sums, step, out, width, _FLAT)
+    launch(column_programs.finish_columns, _parts(count, width), sums, step, out, width, _FLAT)
     return out

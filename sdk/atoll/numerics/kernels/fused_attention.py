@@ -9,8 +9,8 @@ from torch import Tensor
 
 from atoll.numerics.kernels import attention_programs as programs
 from atoll.numerics.kernels import fused
+from atoll.numerics.kernels.device_functions import Program
 from atoll.numerics.kernels.interface import TILE, Incoming, Operands
-from atoll.numerics.kernels.programs import Program
 
 _QUERIES, _KEYS, _WARPS = 64, 32, 4
 """Rows of a program, of which a tile has some whole ones, and how many warps: the fastest of eight
