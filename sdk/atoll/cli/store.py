@@ -22,7 +22,8 @@ from atoll.storage.directory import (
     resolve_path,
     walk_files,
 )
-from atoll.storage.local import GRACE_S, LocalStore
+from atoll.storage.garbage_collection import GRACE_S
+from atoll.storage.local import LocalStore
 from atoll.storage.sources import normalise_gateway
 from atoll.storage.unixfs import PROFILES, Added, Buffer, Profile, Readable, build_tree
 

@@ -23,7 +23,8 @@ from multiformats import CID
 from atoll.errors import StorageError
 from atoll.protocol.types import Digest, RoundIndex
 from atoll.storage.cid import DAG_CBOR
-from atoll.storage.local import SPARE, LocalStore
+from atoll.storage.garbage_collection import SPARE
+from atoll.storage.local import LocalStore
 from atoll.storage.pins import Pin
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from tests.support.disk import Disk
 from atoll.errors import DiskFull, StorageError
 from atoll.storage import DAG_CBOR, DAG_PB, Cid, LocalStore, MalformedDag
 from atoll.storage.block_links import MAX_ITEMS, cbor_links, links_of
-from atoll.storage.local import SPARE
+from atoll.storage.garbage_collection import SPARE
+from atoll.storage.pins import Pins
 
 MIB = 1 << 20
 
@@ -169,7 +170,7 @@ def test_without_a_quota_it_gives_way_where_the_disk_is_full(
     def disk(_: object) -> SimpleNamespace:
         return SimpleNamespace(free=end - store.usage().bytes)
 
-    monkeypatch.setattr("atoll.storage.local.shutil.disk_usage", disk)
+    monkeypatch.setattr("atoll.storage.quota.shutil.disk_usage", disk)
     owed, other = store.add_bytes(os.urandom(mib)), store.add_bytes(os.urandom(mib))
     spare = store.add_bytes(os.urandom(mib))
     store.pin(owed, "job/1/round/3")
@@ -182,13 +183,13 @@ def test_without_a_quota_it_gives_way_where_the_disk_is_full(
     }
     if way == "put_block":  # as SQLite does where nothing at all is left
 
-        def unpin(self: LocalStore, reason: str, cid: Cid | None = None) -> int:
+        def remove(self: Pins, reason: str, cid: Cid | None = None) -> int:
             if disk(None).free < 4096:
                 raise DiskFull("no room for a pin's end")
             return ending(self, reason, cid)
 
-        ending = LocalStore.unpin
-        monkeypatch.setattr(LocalStore, "unpin", unpin)
+        ending = Pins.remove
+        monkeypatch.setattr(Pins, "remove", remove)
     ways[way]()
     assert [store.has(cid) for cid in (Cid.of(block), owed, spare)] == [True, True, False]
     assert [pin.reason for pin in store.pins()] == ["job/1/round/3"]
