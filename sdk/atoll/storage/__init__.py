@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from atoll.storage.cid import DAG_CBOR, DAG_PB, RAW, Cid
-    from atoll.storage.download import FetchConfig
     from atoll.storage.errors import MalformedDag
     from atoll.storage.fetch import Fetcher, FetchProgress
+    from atoll.storage.fetch_config import FetchConfig
     from atoll.storage.gateway import Gateway, GatewayConfig
     from atoll.storage.local import LocalStore
     from atoll.storage.storage import Storage, StoreConfig, open_storage
@@ -49,7 +49,7 @@ _HOMES = {
     "V1": "atoll.storage.unixfs",
     "Added": "atoll.storage.unixfs",
     "Cid": "atoll.storage.cid",
-    "FetchConfig": "atoll.storage.download",
+    "FetchConfig": "atoll.storage.fetch_config",
     "Fetcher": "atoll.storage.fetch",
     "Gateway": "atoll.storage.gateway",
     "GatewayConfig": "atoll.storage.gateway",

@@ -15,8 +15,9 @@ from typing import Any, Self
 from atoll.errors import CorruptBlock, NotFound, TooLarge
 from atoll.storage.cid import DAG_PB, RAW, Cid
 from atoll.storage.directory import MAX_FOLDER_DEPTH, is_directory, list_links
-from atoll.storage.download import Downloader, FetchConfig, cancel
+from atoll.storage.download import Downloader, cancel
 from atoll.storage.errors import MalformedDag
+from atoll.storage.fetch_config import FetchConfig
 from atoll.storage.kubo import BlockRemote
 from atoll.storage.local import LocalStore
 from atoll.storage.sources import SourceBook

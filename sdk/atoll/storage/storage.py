@@ -23,8 +23,8 @@ from atoll.storage.backend import parse_backend
 from atoll.storage.block_links import walk_dag
 from atoll.storage.blocks import BlockFolder
 from atoll.storage.cid import RAW, Cid
-from atoll.storage.download import FetchConfig
 from atoll.storage.fetch import Fetcher
+from atoll.storage.fetch_config import FetchConfig
 from atoll.storage.kubo import BlockRemote, KuboRemote
 from atoll.storage.local import LocalStore
 from atoll.storage.unixfs import V1, Added, Profile, Readable

@@ -30,7 +30,7 @@ from atoll.storage import (
 )
 from atoll.storage.car import encode_car, encode_car_header
 from atoll.storage.dagpb import Link, Node, encode_node
-from atoll.storage.download import Downloader
+from atoll.storage.gateway_client import GatewayClient
 from atoll.storage.rate_limits import Outsider
 from atoll.storage.sources import GatewaySource, SourceBook, normalise_gateway
 from atoll.storage.unixfs import FileNode, FileWalk, encode_file_header
@@ -171,16 +171,16 @@ async def test_what_a_library_makes_of_one_gateway_harms_no_other(
     theirs: LocalStore, ours: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever leaves the libraries for one source, such as yarl's IndexError for an address."""
-    download = Downloader._download
+    download = GatewayClient._download
 
     async def fails_for_the_stranger(
-        self: Downloader, cid: Cid, source: GatewaySource, *how: Any
+        self: GatewayClient, cid: Cid, source: GatewaySource, *how: Any
     ) -> bytes:
         if source.url == "http://stranger":
             raise IndexError("string index out of range")
         return await download(self, cid, source, *how)
 
-    monkeypatch.setattr(Downloader, "_download", fails_for_the_stranger)
+    monkeypatch.setattr(GatewayClient, "_download", fails_for_the_stranger)
     cid = theirs.add_bytes(b"wanted")
     async with (
         serving(theirs) as good,
