@@ -73,17 +73,10 @@ from atoll.numerics.update_proof import close_round
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.codecs import CODECS
 from atoll.protocol.hashing import sha256
-from atoll.protocol.manifest import (
-    UNSCALED,
-    CodecSpec,
-    DataSpec,
-    Manifest,
-    ModelSpec,
-    NumericsSpec,
-    OuterSpec,
-    reset_period_of,
-)
+from atoll.protocol.manifest import DataSpec, Manifest, NumericsSpec
 from atoll.protocol.merge_inputs import MergeRecord
+from atoll.protocol.method_spec import CodecSpec, OuterSpec, reset_period_of
+from atoll.protocol.model_spec import UNSCALED, ModelSpec
 from atoll.protocol.optimisers import INNER_FIELDS, INNER_OPTIMISERS
 from atoll.protocol.types import ZERO_DIGEST, SeatIndex, to_bitmap
 

@@ -30,7 +30,8 @@ from atoll.numerics.init import initial_global_state, write_params
 from atoll.numerics.state_layout import param_count, param_shapes
 from atoll.numerics.tensors import tree_root
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
-from atoll.protocol.manifest import DataSpec, InitSpec, LoraSpec, Manifest, ModelSpec
+from atoll.protocol.manifest import DataSpec, InitSpec, Manifest
+from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.types import Digest
 from atoll.storage.local import LocalStore
 from atoll.train.data import write_tokens

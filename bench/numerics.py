@@ -44,7 +44,8 @@ from atoll.numerics.schedule_tables import schedule_of
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.state_layout import optimiser_layout, param_shapes
 from atoll.numerics.step import StepInput, inner_step
-from atoll.protocol.manifest import UNSCALED, InnerSpec, ModelSpec
+from atoll.protocol.method_spec import InnerSpec
+from atoll.protocol.model_spec import UNSCALED, ModelSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS
 
 MODES = ("native", "native-bf16", "exact", "exact-eager")

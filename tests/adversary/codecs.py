@@ -21,7 +21,8 @@ from atoll.numerics.codec.registry import seat_codec
 from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.sections import UpdateLayout, joined
 from atoll.numerics.state import GlobalState
-from atoll.protocol.manifest import CodecSpec, Manifest, TensorExponents
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.method_spec import CodecSpec, TensorExponents
 
 DEFAULT = "grid8"
 _STARTS = {"grid8": -11, "grid4": -8, "two_bit": -10}

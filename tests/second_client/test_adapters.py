@@ -19,7 +19,7 @@ from atoll.numerics.model import forward
 from atoll.numerics.state_layout import adapter_shapes, param_shapes
 from atoll.numerics.tensors import tree_root
 from atoll.protocol.families import LAYER_KINDS, LINEARS
-from atoll.protocol.manifest import UNSCALED, LoraSpec, ModelSpec
+from atoll.protocol.model_spec import UNSCALED, LoraSpec, ModelSpec
 
 ENGINES = [(route, kernels) for route in ("int8", "fp64") for kernels in ("eager", "compiled")]
 MODELS = 12

@@ -16,7 +16,8 @@ from atoll.numerics.init import initial_params
 from atoll.numerics.schedule_tables import schedule_of, tables_root
 from atoll.numerics.state_layout import param_shapes
 from atoll.protocol.families import LAYER_KINDS
-from atoll.protocol.manifest import InnerSpec, ModelSpec
+from atoll.protocol.method_spec import InnerSpec
+from atoll.protocol.model_spec import ModelSpec
 
 CASES = 10_000
 """Numbers, of each function at least."""

@@ -25,8 +25,9 @@ from atoll.numerics.moments import Moments
 from atoll.numerics.state import GlobalState
 from atoll.numerics.state_layout import trained_shapes
 from atoll.protocol.codecs import CODECS
-from atoll.protocol.manifest import LoraSpec, Manifest
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeInputs, MergeRecord
+from atoll.protocol.model_spec import LoraSpec
 from atoll.protocol.optimisers import OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES as REGISTERED
 from atoll.protocol.types import Bitmap, Digest, SeatIndex, to_bitmap

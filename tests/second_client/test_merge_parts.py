@@ -36,8 +36,8 @@ from atoll.numerics.codec.update_codec import UpdateCodec
 from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.outer import outer_step
 from atoll.numerics.state import GlobalState
-from atoll.protocol.manifest import OuterSpec, RobustSpec
 from atoll.protocol.merge_inputs import MergeTerms, merge_inputs
+from atoll.protocol.method_spec import OuterSpec, RobustSpec
 from atoll.protocol.optimisers import OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES as REGISTERED
 from atoll.protocol.types import Digest, SeatIndex

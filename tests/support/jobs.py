@@ -13,7 +13,8 @@ from tests.support.manifests import (
 
 from atoll.job.presets import PRESETS
 from atoll.job.spec import JobSpec
-from atoll.protocol.manifest import Manifest, ModelSpec, NumericsSpec
+from atoll.protocol.manifest import Manifest, NumericsSpec
+from atoll.protocol.model_spec import ModelSpec
 
 PLAIN = JobSpec.of(
     {

@@ -15,15 +15,9 @@ from tests.support.identities import cid, digest
 from atoll.numerics.pieces import piece_root
 from atoll.numerics.schedule_tables import tables_root
 from atoll.numerics.tokens import Tokens
-from atoll.protocol.manifest import (
-    UNSCALED,
-    CodecSpec,
-    DataSpec,
-    InnerSpec,
-    Manifest,
-    ModelSpec,
-    reset_period_of,
-)
+from atoll.protocol.manifest import DataSpec, Manifest
+from atoll.protocol.method_spec import CodecSpec, InnerSpec, reset_period_of
+from atoll.protocol.model_spec import UNSCALED, ModelSpec
 from atoll.protocol.rules import RULES
 from atoll.protocol.terms import AMOUNTS, terms_to_json_value
 from atoll.protocol.types import TOKEN, Digest, Terms

@@ -28,9 +28,7 @@ from atoll.numerics.state import GlobalState
 from atoll.numerics.state_layout import Shapes, moment_layout, trained_shapes
 from atoll.protocol.codecs import CODECS
 from atoll.protocol.hashing import sha256
-from atoll.protocol.manifest import (
-    Manifest,
-)
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeRecord
 from atoll.protocol.rules import RULES
 from atoll.protocol.types import Bitmap, SeatIndex

@@ -21,8 +21,9 @@ from tests.unit.protocol.bounds import DECIMALS, INTEGERS, ROOMY, SMALLEST, TERM
 from tests.unit.protocol.refused_manifests import AT_THE_BOUND, BROKEN, NO_MANIFEST, broken, put
 
 from atoll.errors import ManifestError
-from atoll.protocol import manifest as m
-from atoll.protocol.manifest import Manifest
+from atoll.protocol.manifest import DataSpec, InitSpec, Manifest
+from atoll.protocol.method_spec import CodecSpec, InnerSpec, OuterSpec, RobustSpec, TensorExponents
+from atoll.protocol.model_spec import ModelSpec, RopeScalingSpec
 from atoll.protocol.terms import check_terms
 from atoll.protocol.types import Digest, Terms
 
@@ -31,16 +32,16 @@ Json: TypeAlias = dict[str, Any]
 NOW = 1_800_000_000
 LONGEST_GAME = 10_000
 PLACES: Mapping[type[BaseModel], tuple[str, ...]] = {
-    m.ModelSpec: ("model",),
-    m.RopeScalingSpec: ("model", "rope_scaling"),
-    m.InitSpec: ("init",),
-    m.DataSpec: ("data",),
-    m.InnerSpec: ("inner",),
-    m.OuterSpec: ("outer",),
-    m.CodecSpec: ("codec",),
-    m.TensorExponents: ("codec", "exponents"),
-    m.RobustSpec: ("robust",),
-    m.Manifest: (),
+    ModelSpec: ("model",),
+    RopeScalingSpec: ("model", "rope_scaling"),
+    InitSpec: ("init",),
+    DataSpec: ("data",),
+    InnerSpec: ("inner",),
+    OuterSpec: ("outer",),
+    CodecSpec: ("codec",),
+    TensorExponents: ("codec", "exponents"),
+    RobustSpec: ("robust",),
+    Manifest: (),
 }
 CBOR_INTEGERS = range(-(1 << 64), 1 << 64)
 

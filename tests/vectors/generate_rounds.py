@@ -40,8 +40,8 @@ from atoll.protocol.checkpoint_commitments import (
     key_of,
     work_tag,
 )
-from atoll.protocol.manifest import RobustSpec
 from atoll.protocol.merge_inputs import MergeRecord, MergeTerms, merge_inputs
+from atoll.protocol.method_spec import RobustSpec
 from atoll.protocol.types import (
     Address,
     Bitmap,

@@ -38,7 +38,7 @@ from atoll.numerics.pieces import ByteSlices
 from atoll.numerics.sections import StoredUpdate, UpdateLayout
 from atoll.numerics.state import GlobalState
 from atoll.numerics.state_layout import MomentLayout, moment_layout
-from atoll.protocol.manifest import CodecSpec, Manifest
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import (
     MergeInputs,
     MergeRecord,
@@ -46,6 +46,7 @@ from atoll.protocol.merge_inputs import (
     candidates,
     merge_inputs,
 )
+from atoll.protocol.method_spec import CodecSpec
 from atoll.protocol.types import Digest, SeatIndex
 
 FEW_UPDATES: Final = 2

@@ -27,17 +27,15 @@ from pydantic import (
 from atoll.errors import ConfigError
 from atoll.job.methods import DENSE_CODECS, METHODS
 from atoll.protocol.choices import OneOf
-from atoll.protocol.manifest import (
+from atoll.protocol.manifest_fields import (
     Beta,
     DecimalText,
-    InnerName,
-    OuterName,
     PositiveScale,
     Rate,
     Scale,
-    Schedule,
     UnitFraction,
 )
+from atoll.protocol.method_spec import InnerName, OuterName, Schedule
 from atoll.protocol.optimisers import INNER_OPTIMISERS, OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES
 from atoll.protocol.terms import MAX_SEATS, MAX_SLOTS

@@ -13,7 +13,7 @@ from typing import Final
 
 from atoll.errors import ManifestError
 from atoll.protocol.codecs import CODECS
-from atoll.protocol.manifest import CodecSpec, OuterSpec, TensorExponents
+from atoll.protocol.method_spec import CodecSpec, OuterSpec, TensorExponents
 from atoll.protocol.rules import RULES
 
 DENSE_RULE: Final = "median"

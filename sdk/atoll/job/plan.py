@@ -17,7 +17,7 @@ from atoll.job.groups import duration_text, tokens_text
 from atoll.job.incentives import BOND_MARGIN, bond_for, found_part
 from atoll.job.spec import JobSpec, method_chosen, reset_period_chosen, robust_f
 from atoll.protocol.committee_draws import COMMITTEE, LAST_AUDITORS
-from atoll.protocol.manifest import reset_period_of
+from atoll.protocol.method_spec import reset_period_of
 from atoll.protocol.terms import MIN_BOND
 from atoll.service.pace import EVALUATED_PART, MERGE_SECONDS, TRACE_STEPS, Pace
 from atoll.service.policy import GAME_MOVES, MOVE_SECONDS

@@ -21,7 +21,8 @@ from math import exp, fsum, log1p, log2, sqrt
 from typing import Final
 
 from atoll.protocol.codecs import FP32_EXPONENT, Spread
-from atoll.protocol.manifest import CodecSpec, InnerSpec, LoraSpec, TensorExponents
+from atoll.protocol.method_spec import CodecSpec, InnerSpec, TensorExponents
+from atoll.protocol.model_spec import LoraSpec
 
 _ADAPTER_GRADIENT: Final = 0.01
 """Of an adapter's gradient, over the model's, alpha and one over the root of the rank: half of the

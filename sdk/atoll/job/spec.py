@@ -44,18 +44,19 @@ from atoll.numerics.state_layout import adapter_shapes, param_shapes
 from atoll.protocol.manifest import (
     MANIFEST_VERSION,
     MAX_STEPS,
-    CodecSpec,
     DataSpec,
     InitSpec,
-    InnerSpec,
-    LoraSpec,
     Manifest,
-    ModelSpec,
     NumericsSpec,
+)
+from atoll.protocol.method_spec import (
+    CodecSpec,
+    InnerSpec,
     OuterSpec,
     RobustSpec,
     reset_period_of,
 )
+from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.optimisers import INNER_FIELDS, INNER_OPTIMISERS
 from atoll.protocol.rules import RULES
 from atoll.protocol.terms import WHOLE_BPS

@@ -31,7 +31,8 @@ from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.state_layout import optimiser_layout, param_shapes
 from atoll.numerics.step import StepInput, inner_step, state_roots
-from atoll.protocol.manifest import UNSCALED, InnerSpec, ModelSpec
+from atoll.protocol.method_spec import InnerSpec
+from atoll.protocol.model_spec import UNSCALED, ModelSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS
 
 BATCH, VOCABULARY = 4, 256

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from atoll.protocol.manifest import UNSCALED, RopeScalingSpec
+from atoll.protocol.model_spec import UNSCALED, RopeScalingSpec
 
 _CONTEXT = Context(prec=60)
 _NEGLIGIBLE = Decimal("1e-65")

@@ -17,7 +17,7 @@ from atoll.numerics.ops import Ops
 from atoll.numerics.state import Tensors
 from atoll.numerics.state_layout import products
 from atoll.numerics.tensors import TreeRoot
-from atoll.protocol.manifest import LoraSpec, ModelSpec
+from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.types import Digest
 
 _EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"

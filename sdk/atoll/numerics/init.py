@@ -25,7 +25,8 @@ from atoll.numerics.tensors import (
     tree_root,
     write_lazily,
 )
-from atoll.protocol.manifest import Manifest, OuterSpec
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.method_spec import OuterSpec
 
 PARAMETER_LIMIT = 2.0**64
 """A parameter at or beyond it counts as not finite: its update could not be written in fp32."""

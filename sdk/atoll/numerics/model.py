@@ -21,7 +21,7 @@ from atoll.numerics.frozen_base import Base
 from atoll.numerics.ops import Ops
 from atoll.numerics.state_layout import DOWN, UP
 from atoll.protocol.families import LINEARS
-from atoll.protocol.manifest import ModelSpec
+from atoll.protocol.model_spec import ModelSpec
 
 Dropper: TypeAlias = Callable[[Tensor, int], Tensor]
 """Dropout at a site: 0 is the embedding, 2l + 1 and 2l + 2 what layer l's attention and MLP add."""

@@ -29,7 +29,7 @@ from atoll.numerics.fixed import (
 )
 from atoll.numerics.state import GlobalState, Tensors
 from atoll.numerics.tensors import check_layout
-from atoll.protocol.manifest import OuterSpec
+from atoll.protocol.method_spec import OuterSpec
 
 PIECE = 1 << 20
 """Elements stepped at once; each for itself, so that the result does not depend on it."""

@@ -15,7 +15,9 @@ from atoll.numerics.kernels.philox import Mask
 from atoll.numerics.model import Dropper, keep_all
 from atoll.numerics.ops import Ops, operations
 from atoll.numerics.schedule_tables import Schedule, schedule_of
-from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.method_spec import InnerSpec
+from atoll.protocol.model_spec import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ import numpy.typing as npt
 from atoll.errors import ManifestError
 from atoll.numerics.decimals import cosine_fractions, one_minus_powers, rotary_tables
 from atoll.numerics.pieces import PIECE_BYTES, Pieces
-from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.method_spec import InnerSpec
+from atoll.protocol.model_spec import ModelSpec
 from atoll.protocol.types import Digest
 
 Float64Vector = npt.NDArray[np.float64]

@@ -21,7 +21,8 @@ from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.pieces import PIECE_BYTES, ByteSlices
 from atoll.numerics.state import GlobalState
 from atoll.numerics.state_layout import Shapes, moment_layout
-from atoll.protocol.manifest import CodecSpec, Manifest
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.method_spec import CodecSpec
 
 
 @dataclass(frozen=True, slots=True)

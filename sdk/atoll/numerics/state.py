@@ -27,7 +27,7 @@ from atoll.numerics.tensors import (
     tree_root,
     write_blob,
 )
-from atoll.protocol.manifest import CodecSpec
+from atoll.protocol.method_spec import CodecSpec
 from atoll.protocol.optimisers import OUTER_OPTIMISERS
 from atoll.protocol.types import ZERO_DIGEST, Digest
 

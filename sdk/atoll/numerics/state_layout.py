@@ -14,7 +14,9 @@ from math import prod
 from typing import TypeAlias
 
 from atoll.protocol.families import LINEARS, LinearName
-from atoll.protocol.manifest import InnerSpec, LoraSpec, Manifest, ModelSpec
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.method_spec import InnerSpec
+from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS
 
 MAX_HEADER_BYTES = 1 << 22

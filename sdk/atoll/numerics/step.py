@@ -26,7 +26,7 @@ from atoll.numerics.schedule import Recipe, clip_scale, dropper
 from atoll.numerics.state import GlobalState, SeatState, Tensors, rng_digest
 from atoll.numerics.state_layout import optimiser_of
 from atoll.protocol.checkpoint_commitments import StateRoots, StepWork
-from atoll.protocol.manifest import CodecSpec
+from atoll.protocol.method_spec import CodecSpec
 from atoll.protocol.types import ZERO_DIGEST
 
 

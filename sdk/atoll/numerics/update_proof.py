@@ -12,7 +12,8 @@ from atoll.numerics.codec.registry import seat_codec
 from atoll.numerics.sections import joined
 from atoll.numerics.state import GlobalState, SeatState, Tensors
 from atoll.numerics.state_layout import moment_layout
-from atoll.protocol.manifest import CodecSpec, Manifest
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.method_spec import CodecSpec
 
 
 def close_round(

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from atoll.protocol.checks import Gram, Named, name_odd, other_directions
-from atoll.protocol.manifest import Manifest, RobustSpec
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.method_spec import RobustSpec
 from atoll.protocol.types import Bitmap, SeatIndex, bits, to_bitmap
 
 PARTIAL: Final = (3, 4)

@@ -19,7 +19,8 @@ from atoll.numerics.state_layout import (
     trained_count,
     trained_shapes,
 )
-from atoll.protocol.manifest import Manifest, ModelSpec
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.model_spec import ModelSpec
 
 _OF_VERIFIERS: Final = {"replay", "evaluate"}
 START_BYTES: Final = 500_000_000

@@ -14,7 +14,8 @@ from atoll.errors import StorageError
 from atoll.numerics.state import Tensors
 from atoll.numerics.state_layout import DOWN, UP
 from atoll.protocol.families import LINEARS
-from atoll.protocol.manifest import LoraSpec, Manifest
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.model_spec import LoraSpec
 from atoll.storage.local import LocalStore
 from atoll.train.open_base import read_weights
 

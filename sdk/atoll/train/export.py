@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from atoll.errors import StorageError
 from atoll.numerics.state import Tensors
-from atoll.protocol.manifest import ModelSpec
+from atoll.protocol.model_spec import ModelSpec
 from atoll.train.belongings import (
     CONFIG,
     GENERATION,

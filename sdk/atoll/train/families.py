@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from atoll.errors import ConfigError
 from atoll.protocol.families import ROPE_SCALINGS
-from atoll.protocol.manifest import UNSCALED, ModelSpec, RopeScalingSpec
+from atoll.protocol.model_spec import UNSCALED, ModelSpec, RopeScalingSpec
 
 Config = Mapping[str, Any]
 

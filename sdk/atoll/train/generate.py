@@ -14,7 +14,7 @@ from atoll.numerics.errors import MalformedDataset
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.state import Tensors
-from atoll.protocol.manifest import ModelSpec
+from atoll.protocol.model_spec import ModelSpec
 from atoll.train.tokenizer import tokenizing
 
 

@@ -34,7 +34,8 @@ from atoll.numerics.state_layout import (
 from atoll.numerics.step import inner_step
 from atoll.numerics.tensors import tree_root
 from atoll.numerics.tokens import DTYPES
-from atoll.protocol.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
+from atoll.protocol.manifest import InitSpec, Manifest
+from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.types import ZERO_DIGEST, SeatIndex
 
 MAX_TIMED = 3_000_000

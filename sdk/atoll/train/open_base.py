@@ -16,7 +16,8 @@ from atoll.numerics.init import stream_params
 from atoll.numerics.ops import operations
 from atoll.numerics.state_layout import max_params_bytes, param_shapes
 from atoll.numerics.tensors import ByteSource
-from atoll.protocol.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
+from atoll.protocol.manifest import InitSpec, Manifest
+from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 

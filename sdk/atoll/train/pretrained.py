@@ -20,7 +20,8 @@ from atoll.errors import ConfigError
 from atoll.numerics.init import is_bounded, write_params
 from atoll.numerics.state_layout import Shapes, param_shapes
 from atoll.numerics.tensors import tree_root
-from atoll.protocol.manifest import InitSpec, ModelSpec
+from atoll.protocol.manifest import InitSpec
+from atoll.protocol.model_spec import ModelSpec
 from atoll.storage.local import LocalStore
 from atoll.train.families import spec_of
 from atoll.train.said_once import parse

@@ -30,8 +30,9 @@ from atoll.numerics.state_layout import param_shapes
 from atoll.numerics.tensors import tree_root
 from atoll.numerics.tokens import Tokens
 from atoll.numerics.update_proof import close_round
-from atoll.protocol.manifest import LoraSpec, Manifest, ModelSpec
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeRecord
+from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.types import Digest, SeatIndex, to_bitmap
 
 SEATS: Final = tuple(SeatIndex(seat) for seat in range(3))

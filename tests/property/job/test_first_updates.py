@@ -29,15 +29,11 @@ from atoll.numerics.state import SeatState
 from atoll.numerics.state_layout import param_shapes, seat_layout
 from atoll.numerics.tensors import tree_root
 from atoll.numerics.update_proof import close_round
+from atoll.protocol.families import LINEARS
 from atoll.protocol.hashing import sha256
-from atoll.protocol.manifest import (
-    LINEARS,
-    InitSpec,
-    LoraSpec,
-    Manifest,
-    NumericsSpec,
-    TensorExponents,
-)
+from atoll.protocol.manifest import InitSpec, Manifest, NumericsSpec
+from atoll.protocol.method_spec import TensorExponents
+from atoll.protocol.model_spec import LoraSpec
 
 SEATS, LENGTHS = 3, (4, 24, 128, 500)
 RATES = ("0.000001", "0.0001", "0.01")

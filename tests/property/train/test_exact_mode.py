@@ -16,7 +16,7 @@ from atoll.numerics.ops import NativeOps, operations
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.state_layout import optimiser_layout, param_shapes
-from atoll.protocol.manifest import ModelSpec
+from atoll.protocol.model_spec import ModelSpec
 from atoll.train import probe
 from atoll.train.families import FAMILIES
 from atoll.train.round import train_round

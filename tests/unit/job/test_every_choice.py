@@ -24,7 +24,8 @@ from atoll.job.spec import JobSpec
 from atoll.job.toml_files import parse_toml, to_toml
 from atoll.numerics.tokens import dtype_for
 from atoll.protocol.choices import OneOf
-from atoll.protocol.manifest import InitSpec, InnerSpec, Manifest, OuterSpec
+from atoll.protocol.manifest import InitSpec, Manifest
+from atoll.protocol.method_spec import InnerSpec, OuterSpec
 from atoll.protocol.rules import RULES
 
 ROOT = Path(__file__).parents[3]

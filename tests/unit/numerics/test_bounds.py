@@ -11,7 +11,7 @@ from atoll.numerics.kernels.engine import default_engine, make_engine
 from atoll.numerics.kernels.exact import ExactOps
 from atoll.numerics.kernels.gemm import FP32_EXACT, INT8_MAX, ROUTES, is_exact, long_product
 from atoll.numerics.kernels.interface import TILE, Engine, attention_levels
-from atoll.protocol.manifest import INNER_LIMIT
+from atoll.protocol.model_spec import INNER_LIMIT
 
 HIGH, LOW, BASE = 127, 126, 254
 """The two slices of the largest split integer, 32384."""

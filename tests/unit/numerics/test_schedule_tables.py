@@ -15,8 +15,9 @@ from atoll.numerics.decimals import rotary_tables
 from atoll.numerics.pieces import piece_root
 from atoll.numerics.schedule_tables import check_tables, schedule_of, tables_root
 from atoll.protocol.hashing import keccak256
-from atoll.protocol.manifest import InnerSpec, Manifest
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.merkle import merkle_proof, merkle_root, verify_proof
+from atoll.protocol.method_spec import InnerSpec
 
 _DRAFT = make_manifest()
 STEPS = _DRAFT.terms.rounds * _DRAFT.inner.steps

@@ -9,7 +9,7 @@ import dag_cbor
 from tests.support.identities import cid
 from tests.support.manifests import make_manifest
 
-from atoll.protocol.manifest import INNER_LIMIT
+from atoll.protocol.model_spec import INNER_LIMIT
 
 Plain = dict[str, Any]
 

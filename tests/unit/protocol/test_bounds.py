@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from tests.unit.protocol.bounds import DECIMALS, INTEGERS, LENGTHS, ROOMY, SMALLEST, TERMS
 
 from atoll.errors import ManifestError
-from atoll.protocol import manifest as m
 from atoll.protocol.canonical import decode, encode
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.terms import check_terms
 from atoll.protocol.types import Terms
 
@@ -108,4 +108,4 @@ def test_a_document_has_a_largest_size() -> None:
     with pytest.raises(ValueError, match=f"at most {len(data) - 1} are allowed"):
         decode(data, len(data) - 1)
     with pytest.raises(ManifestError, match="at most 16384 are"):
-        m.Manifest.from_bytes(bytes(16385))
+        Manifest.from_bytes(bytes(16385))

@@ -18,7 +18,9 @@ from atoll.protocol import manifest as documents
 from atoll.protocol import pay, terms
 from atoll.protocol.codecs import FP32_EXPONENT
 from atoll.protocol.hashing import dither_key, keccak256
-from atoll.protocol.manifest import CodecSpec, LoraSpec, Manifest
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.method_spec import CodecSpec
+from atoll.protocol.model_spec import MAX_ROTARY, LoraSpec
 from atoll.protocol.rounds import apply
 from atoll.protocol.terms import check_terms
 from atoll.protocol.types import Digest, HolderId, MissedDuty, Role, RoundIndex, Terms, Wei
@@ -78,7 +80,7 @@ def test_windows_of_a_round_together_have_a_bound() -> None:
 
 def test_rotary_tables_have_a_bound() -> None:
     model = make_manifest().model
-    longest = model.model_dump() | {"seq": 1 << 17, "head_dim": documents.MAX_ROTARY >> 17}
+    longest = model.model_dump() | {"seq": 1 << 17, "head_dim": MAX_ROTARY >> 17}
     assert type(model).model_validate(longest).seq == 1 << 17
     with pytest.raises(ValidationError, match="rotary cosines"):
         type(model).model_validate(longest | {"head_dim": longest["head_dim"] + 2})

@@ -16,7 +16,9 @@ from tests.unit.protocol.refused_manifests import AT_THE_BOUND, BROKEN, NO_MANIF
 from atoll.errors import ManifestError
 from atoll.protocol import canonical
 from atoll.protocol.hashing import sha256, terms_hash
-from atoll.protocol.manifest import InitSpec, LoraSpec, Manifest, RobustSpec
+from atoll.protocol.manifest import InitSpec, Manifest
+from atoll.protocol.method_spec import RobustSpec
+from atoll.protocol.model_spec import LoraSpec
 from atoll.protocol.terms import check_terms, terms_from_json_value, terms_to_json_value
 from atoll.protocol.types import Digest
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll.protocol.checks import Check, Gram
-from atoll.protocol.manifest import RobustSpec
 from atoll.protocol.merge_inputs import (
     MergeInputs,
     MergeRecord,
@@ -21,6 +20,7 @@ from atoll.protocol.merge_inputs import (
     is_whole_enough,
     merge_inputs,
 )
+from atoll.protocol.method_spec import RobustSpec
 from atoll.protocol.types import Bitmap, SeatIndex, bits, to_bitmap
 
 SEGMENTS = 8

@@ -21,7 +21,9 @@ from atoll.protocol import (
     committee_draws,
     manifest,
     merge_inputs,
+    method_spec,
     missed_duties,
+    model_spec,
     obligations,
     pay,
     terms,
@@ -85,9 +87,9 @@ def test_the_numbers_that_only_the_text_states() -> None:
     assert (missed_duties.MOST, terms.MIN_BOND, terms.LONGEST_SECONDS) == (8, 80, 5_184_000)
     assert (terms.MAX_SLOTS, audit_reports.VALID, committee_draws.LAST_AUDITORS) == (256, 0xFFFF, 2)
     assert (manifest.MANIFEST_VERSION, manifest.MAX_MANIFEST_BYTES) == (1, 16_384)
-    assert (manifest.INNER_LIMIT, manifest.ELEMENTS_LIMIT) == (133_144, 2_147_483_647)
-    assert (manifest.MAX_STEPS, manifest.MAX_ROTARY) == (1_048_576, 16_777_216)
-    assert (MDA_SUBSETS, manifest.MAX_SEGMENTS) == (200_000, 64)
+    assert (model_spec.INNER_LIMIT, model_spec.ELEMENTS_LIMIT) == (133_144, 2_147_483_647)
+    assert (manifest.MAX_STEPS, model_spec.MAX_ROTARY) == (1_048_576, 16_777_216)
+    assert (MDA_SUBSETS, method_spec.MAX_SEGMENTS) == (200_000, 64)
 
 
 def test_a_step_shows_a_digest_a_norm_and_its_losses() -> None:
@@ -111,7 +113,7 @@ def test_a_view_begins_with_nothing() -> None:
 
 
 def test_exponents_are_by_what_a_tensor_is() -> None:
-    of = manifest.TensorExponents(embedding=-1, matrix=-2, vector=-3).of
+    of = method_spec.TensorExponents(embedding=-1, matrix=-2, vector=-3).of
     assert [of("model.embed_tokens.weight"), of("lm_head.weight")] == [-1, -1]
     assert [of("model.norm.weight"), of("model.layers.0.input_layernorm.weight")] == [-3, -3]
     assert of("model.layers.0.mlp.up_proj.weight") == -2

@@ -13,9 +13,10 @@ import pytest
 
 from atoll.errors import ManifestError
 from atoll.protocol.draws import DrawStream
-from atoll.protocol.manifest import Manifest, RobustSpec
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeRecord, MergeTerms, merge_inputs
 from atoll.protocol.merkle import verify_proof
+from atoll.protocol.method_spec import RobustSpec
 from atoll.protocol.terms import check_terms
 from atoll.protocol.types import Bitmap, Digest, SeatIndex, Terms, to_bitmap
 

@@ -15,8 +15,8 @@ from atoll.protocol.audit_reports import VALID, Body, Duty
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.clocks import AuditClock
 from atoll.protocol.holders import Holder
-from atoll.protocol.manifest import RobustSpec
 from atoll.protocol.merge_inputs import MergeTerms, available_seats, merge_inputs
+from atoll.protocol.method_spec import RobustSpec
 from atoll.protocol.missed_duties import MissRecord, penalty
 from atoll.protocol.open_rounds import SeatReveal
 from atoll.protocol.settled_rounds import SettledRound

@@ -14,7 +14,8 @@ from atoll.job.plan import filled
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
 from atoll.numerics.state_layout import param_count
-from atoll.protocol.manifest import LoraSpec, Manifest
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.model_spec import LoraSpec
 from atoll.service.memory_needs import peaks, provider_bytes, submitter_bytes, verifier_bytes
 
 SIZES = Path(__file__).parents[3] / "docs" / "sizes.md"

@@ -15,7 +15,9 @@ from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.init import initial_global_state
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.state_layout import SeatLayout, Shapes
-from atoll.protocol.manifest import Manifest, ModelSpec, NumericsSpec, reset_period_of
+from atoll.protocol.manifest import Manifest, NumericsSpec
+from atoll.protocol.method_spec import reset_period_of
+from atoll.protocol.model_spec import ModelSpec
 from atoll.protocol.types import Address, Digest, Domain, JobId, RoundId, RoundIndex, SeatIndex
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore

@@ -15,7 +15,7 @@ from tests.unit.train.folders import SEQ, make_folder
 from atoll.numerics.errors import DataUnusable, MalformedDataset
 from atoll.numerics.state import Tensors
 from atoll.protocol.canonical import encode
-from atoll.protocol.manifest import LoraSpec, ModelSpec
+from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.storage.local import LocalStore
 from atoll.train.adapters import export_adapters
 from atoll.train.belongings import MAX_FILES, Belongings

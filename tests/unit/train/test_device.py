@@ -25,7 +25,8 @@ from atoll.numerics.model import forward
 from atoll.numerics.state import GlobalState
 from atoll.numerics.state_layout import adapter_shapes, param_shapes
 from atoll.numerics.step import mix_in
-from atoll.protocol.manifest import CodecSpec, LoraSpec
+from atoll.protocol.method_spec import CodecSpec
+from atoll.protocol.model_spec import LoraSpec
 from atoll.protocol.types import ZERO_DIGEST
 from atoll.train.probe_job import probe_manifest
 

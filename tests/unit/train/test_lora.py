@@ -35,7 +35,9 @@ from atoll.numerics.state_layout import (
 from atoll.numerics.tensors import write_blob
 from atoll.protocol.canonical import encode
 from atoll.protocol.families import LINEARS
-from atoll.protocol.manifest import LoraSpec, Manifest, TensorExponents
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.method_spec import TensorExponents
+from atoll.protocol.model_spec import LoraSpec
 from atoll.service.tasks import check_data, make_initial_state
 from atoll.storage.cid import RAW, Cid
 from atoll.train import measure_pace

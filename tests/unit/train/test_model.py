@@ -15,7 +15,7 @@ from atoll.numerics.init import initial_params
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.state_layout import param_shapes
-from atoll.protocol.manifest import ModelSpec
+from atoll.protocol.model_spec import ModelSpec
 from atoll.train.export import FILES, export_model
 
 SPECS = {

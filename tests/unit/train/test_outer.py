@@ -14,7 +14,7 @@ from atoll.numerics.fixed import EXPONENTS, UNIT_BITS, root, to_units
 from atoll.numerics.init import initial_slots
 from atoll.numerics.outer import outer_step
 from atoll.numerics.state import GlobalState
-from atoll.protocol.manifest import OuterSpec
+from atoll.protocol.method_spec import OuterSpec
 from atoll.protocol.optimisers import OUTER_OPTIMISERS
 
 

@@ -21,7 +21,7 @@ from atoll.numerics.schedule_tables import schedule_of
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.state_layout import optimiser_layout, param_shapes
 from atoll.numerics.step import state_roots
-from atoll.protocol.manifest import InnerSpec
+from atoll.protocol.method_spec import InnerSpec
 
 
 def inner_of(**changes: object) -> InnerSpec:

@@ -25,7 +25,7 @@ from atoll.numerics.codec.fp32 import FP32
 from atoll.numerics.codec.sparse import KEPT, KEPT_LEVELS, SPARSE
 from atoll.numerics.codec.update_codec import Integers, UpdateCodec
 from atoll.numerics.codec.vector_layout import Layout
-from atoll.protocol.manifest import CodecSpec
+from atoll.protocol.method_spec import CodecSpec
 from atoll.protocol.types import ZERO_DIGEST
 
 

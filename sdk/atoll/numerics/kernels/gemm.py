@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from atoll.numerics.kernels.gpu import lacks_kernel
-from atoll.protocol.manifest import INNER_LIMIT
+from atoll.protocol.model_spec import INNER_LIMIT
 
 INT8_MAX = 127
 FP32_EXACT = 2**24

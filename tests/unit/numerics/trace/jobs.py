@@ -32,10 +32,8 @@ from atoll.numerics.trace.imports import ImportContext, TraceSources
 from atoll.numerics.trace.program_tree import Program
 from atoll.protocol.codecs import CODECS as KINDS
 from atoll.protocol.families import LAYER_KINDS
-from atoll.protocol.manifest import (
-    Manifest,
-    ModelSpec,
-)
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.model_spec import ModelSpec
 from atoll.protocol.types import Digest, SeatIndex
 
 SGD = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0"}

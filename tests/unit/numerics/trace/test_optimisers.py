@@ -22,7 +22,7 @@ from atoll.numerics.schedule import Recipe
 from atoll.numerics.trace.elementwise import OPERATIONS
 from atoll.numerics.trace.floats import OPERATIONS as FLOATS
 from atoll.numerics.trace.integers import OPERATIONS as INTEGERS
-from atoll.protocol.manifest import InnerSpec
+from atoll.protocol.method_spec import InnerSpec
 
 KERNELS = TorchKernels()
 SHAPE = 9, 14

@@ -16,7 +16,9 @@ from atoll.numerics.trace.build.graph import Graph, Region, Value
 from atoll.numerics.trace.build.grids import f32
 from atoll.numerics.trace.imports import CONTEXT_BYTES
 from atoll.numerics.trace.opcodes import Op
-from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.method_spec import InnerSpec
+from atoll.protocol.model_spec import ModelSpec
 from atoll.protocol.program import Source
 
 CONTEXT = Value(Source.CONTEXT, 0, 1, CONTEXT_BYTES)
