@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from atoll.job.spec import JobSpec
     from atoll.protocol.manifest import Manifest
 
+    __version__: str
+
 __all__ = [
     "AtollError",
     "Client",
@@ -57,6 +59,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Loads on first use, so that `import atoll` costs no torch."""
+    if name == "__version__":  # what finds it costs more than all else here
+        return import_module("importlib.metadata").version("atoll")
     if name not in __all__:
         raise AttributeError(f"module 'atoll' has no attribute {name!r}")
     value = getattr(import_module(_HOMES.get(name, "atoll.job.client")), name)

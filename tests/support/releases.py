@@ -42,9 +42,14 @@ def last_wheel(folder: Path, change: str = "_OF_THE_LAST_RELEASE = 1") -> Path:
     project.write_text(f'{head}\nversion = "{LAST}"{rest.partition(chr(34))[2]}')
     with (tree / "sdk" / "atoll" / "numerics" / "step.py").open("a") as file:
         file.write(f"\n{change}\n")
+    return build_wheel(tree, out)
+
+
+def build_wheel(tree: Path, out: Path) -> Path:
+    """The wheel of a tree, built with what is installed here."""
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-index"]
     command = [*pip, "--no-build-isolation", "-w", str(out), str(tree)]
-    subprocess.run(command, check=True, cwd=folder)
+    subprocess.run(command, check=True, cwd=out.parent)
     (wheel,) = out.glob("atoll-*.whl")
     return wheel
 

@@ -13,36 +13,39 @@ from atoll.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
 """The checkout, where this package runs from one."""
-GANACHE = "7.9.2"
+ANVIL, GANACHE = "1.7.1", "7.9.2"
+"""As contracts/package.json pins them; tests/unit/devnet/test_tools.py compares."""
+QUIETLY = ("--ignore-scripts", "--no-audit", "--no-fund")
+"""A package's scripts are not run, as by `make setup`."""
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 def find_anvil() -> Path:
-    """Anvil's binary: `ATOLL_ANVIL`, then the checkout's own, then the one on the path.
+    """Anvil's binary: `ATOLL_ANVIL`, then the checkout's own, then the one on the path; installed
+    into `.atoll/tools` from npm where there is none.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, and npm cannot install it.
     """
     named = os.environ.get("ATOLL_ANVIL")
     if named:
         return _executable(Path(named), "ATOLL_ANVIL")
     system = platform.system().lower()
     architecture = _ARCHITECTURES.get(platform.machine().lower(), platform.machine().lower())
-    package = f"contracts/node_modules/@foundry-rs/anvil-{system}-{architecture}/bin/anvil"
-    for root in (ROOT, Path.cwd()):
-        if (root / package).is_file():
-            return root / package
+    # The package of this platform alone: what `@foundry-rs/anvil` adds is a script that picks it.
+    package = f"@foundry-rs/anvil-{system}-{architecture}"
+    binary, home = Path("node_modules", package, "bin", "anvil"), _tools()
+    for folder in (ROOT / "contracts", Path.cwd() / "contracts", home):
+        if (folder / binary).is_file():
+            return folder / binary
     on_path = shutil.which("anvil")
-    if on_path is None:
-        raise ConfigError(
-            "Anvil, the local chain, was not found",
-            next_step="run `make setup`, or set ATOLL_ANVIL=/path/to/anvil",
-        )
-    return Path(on_path)
+    if on_path is not None:
+        return Path(on_path)
+    return _installed("Anvil", f"{package}@{ANVIL}", home, binary)
 
 
 def find_node() -> Path:
-    """Node.js, for Ganache: on the path, or beside this Python where `make setup` puts it.
+    """Node.js, for Ganache and npm: on the path, or beside this Python where `make setup` puts it.
 
     Raises:
         ConfigError: there is none.
@@ -51,7 +54,9 @@ def find_node() -> Path:
     found = shutil.which("node") or (str(beside) if beside.exists() else None)
     if found is None:
         raise ConfigError(
-            "Node.js, which runs Ganache, was not found", next_step="run `make setup`"
+            "Node.js, which runs Ganache and npm, was not found",
+            next_step="install Node.js 20 or later (in a checkout `make setup` does), or set "
+            "ATOLL_ANVIL=/path/to/anvil",
         )
     return Path(found)
 
@@ -62,29 +67,37 @@ def find_ganache() -> Path:
     Raises:
         ConfigError: it is missing and npm cannot install it.
     """
-    script = Path("node_modules/ganache/dist/node/cli.js")
-    home = (ROOT if (ROOT / "contracts").is_dir() else Path.cwd()) / ".atoll" / "tools"
+    script, home = Path("node_modules/ganache/dist/node/cli.js"), _tools()
     for folder in (ROOT / "contracts", home):
         if (folder / script).is_file():
             return folder / script
-    _install(f"ganache@{GANACHE}", home)
-    if not (home / script).is_file():
-        raise ConfigError(
-            f"ganache {GANACHE} has no {script}", next_step=f"remove {home} and try again"
-        )
-    return home / script
+    return _installed("Ganache", f"ganache@{GANACHE}", home, script)
 
 
-def _install(package: str, folder: Path) -> None:
+def _tools() -> Path:
+    """Where what is missing goes: the checkout's folder, or that of this one."""
+    return (ROOT if (ROOT / "contracts").is_dir() else Path.cwd()) / ".atoll" / "tools"
+
+
+def _installed(name: str, package: str, home: Path, program: Path) -> Path:
+    """A package's program, fetched."""
+    sys.stderr.write(f"fetches {package} into {home}, once\n")
+    _install(name, package, home)
+    if not (home / program).is_file():
+        raise ConfigError(f"{package} has no {program}", next_step=f"remove {home} and try again")
+    return home / program
+
+
+def _install(name: str, package: str, folder: Path) -> None:
     by_hand = f"npm install --prefix {folder} {package}"
     node, npm = find_node(), shutil.which("npm")
     cli = node.resolve().parent.parent / "lib/node_modules/npm/bin/npm-cli.js"
     if npm is None and not cli.is_file():
-        raise ConfigError("npm, which installs Ganache, was not found", next_step=by_hand)
+        raise ConfigError(f"npm, which installs {name}, was not found", next_step=by_hand)
     folder.mkdir(parents=True, exist_ok=True)
     program = [npm] if npm is not None else [str(node), str(cli)]
     done = subprocess.run(  # noqa: S603  (a fixed command)
-        [*program, "install", "--prefix", str(folder), "--no-audit", "--no-fund", package],
+        [*program, "install", "--prefix", str(folder), *QUIETLY, package],
         capture_output=True,
         text=True,
         check=False,

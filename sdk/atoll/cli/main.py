@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+import atoll
 from atoll.errors import AtollError, of_disk
 
 MOUNTED = {
@@ -120,7 +121,9 @@ app = typer.Typer(
     add_completion=False,
     help="Train one model together with strangers, and pay for work that was really done.",
     epilog="Exit codes: 1 unforeseen, 2 usage or configuration, 3 chain, 4 storage, "
-    "5 protocol, 6 folder in use, 130 interrupted.",
+    "5 protocol, 6 folder in use, 130 interrupted.\n\n"
+    'Completion: eval "$(_ATOLL_COMPLETE=source_bash atoll)" in ~/.bashrc; source_zsh in ~/.zshrc; '
+    "for fish, _ATOLL_COMPLETE=source_fish atoll | source.",
 )
 
 
@@ -170,9 +173,7 @@ def _options(
     ] = "warning",
 ) -> None:
     if version:
-        from importlib.metadata import version as version_of
-
-        sys.stdout.write(f"atoll {version_of('atoll')}\n")
+        sys.stdout.write(f"atoll {atoll.__version__}\n")
         raise typer.Exit
     from atoll.cli.output import configure_logs
 
