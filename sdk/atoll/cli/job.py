@@ -12,7 +12,7 @@ import typer
 
 from atoll.cli import job_models, job_money, job_reading
 from atoll.cli.continued import changes_of, is_continued, job_text, write_following
-from atoll.cli.jobfile import InitFolder, Job, Settings, Text, chosen_job
+from atoll.cli.jobfile import File, InitFolder, Job, Settings, Text, chosen_job
 from atoll.cli.network_commands import (
     DEFAULT_HOME,
     Home,
@@ -38,7 +38,6 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Submit, follow and collect training jobs."
 )
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A job file (`atoll job new`).")]
 MaxSpend = Annotated[str, typer.Option(metavar="N", help="Tokens that are never exceeded.")]
 Yes = Annotated[
     bool,

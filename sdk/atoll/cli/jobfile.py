@@ -7,9 +7,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atoll.errors import ConfigError
+
 if TYPE_CHECKING:
     from atoll.job.spec import JobSpec
 
+
+def _existing_job(file: Path) -> Path:
+    """Asked before other options: `submit gone.toml` lacks its file first, then a price or a key.
+
+    Raises ConfigError.
+    """
+    if not file.exists():
+        raise ConfigError(
+            f"no such job file: {file}", next_step="write one with `atoll job new > job.toml`"
+        )
+    return file
+
+
+def _existing_text(paths: list[str] | None) -> list[str] | None:
+    """Raises ConfigError, before a job is written that cannot be prepared."""
+    for path in paths or []:
+        # What is empty, or names a hub, is the job's to judge.
+        if path and "://" not in path and not Path(path).exists():
+            raise ConfigError(f"no such file or folder: {path}", next_step="correct --data")
+    return paths
+
+
+def _existing_folder(folder: Path | None) -> Path | None:
+    """Raises ConfigError, as for text; a folder of a hub has lost a slash of `://` as a path."""
+    if folder is not None and ":/" not in str(folder) and not folder.is_dir():
+        raise ConfigError(f"no such folder: {folder}", next_step="correct --init")
+    return folder
+
+
+File = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="A job file (`atoll job new`).", callback=_existing_job),
+]
 JobFile = Annotated[
     Path | None, typer.Option("--job", metavar="FILE", help="A job file (`atoll job new`).")
 ]
@@ -18,7 +53,8 @@ Preset = Annotated[
     typer.Option(metavar="NAME", help="What to start from without a file.", show_default="demo"),
 ]
 Text = Annotated[
-    list[str] | None, typer.Option("--data", metavar="PATH", help="Text files or folders.")
+    list[str] | None,
+    typer.Option("--data", metavar="PATH", help="Text files or folders.", callback=_existing_text),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -26,7 +62,13 @@ Settings = Annotated[
 ]
 Job = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)]
 InitFolder = Annotated[
-    Path | None, typer.Option("--init", metavar="FOLDER", help="A Hugging Face folder to train on.")
+    Path | None,
+    typer.Option(
+        "--init",
+        metavar="FOLDER",
+        help="A Hugging Face folder to train on.",
+        callback=_existing_folder,
+    ),
 ]
 
 

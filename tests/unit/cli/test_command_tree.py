@@ -111,6 +111,8 @@ def test_a_new_job_file_names_the_same_paths_from_any_folder(
     here.mkdir()
     elsewhere.mkdir()
     monkeypatch.chdir(here)
+    (here / "a text.txt").touch()
+    (here / "model").mkdir()
     options = ("--data", "a text.txt", "--init", "model", "--set", "data.tokenizer=tokens",
                "--set", 'data.held_out_paths=["kept.txt"]')  # fmt: skip
     told = CliRunner().invoke(app, ["job", "new", *options])
