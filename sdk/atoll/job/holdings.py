@@ -246,6 +246,6 @@ def _slashed_in(later: Iterable[ev.ContractEvent], slashed: ev.Slashed) -> JobId
     for event in later:
         if isinstance(event, ev.Slashed):
             return None
-        if isinstance(event, ev.HolderSlashed) and event.account == slashed.account:
+        if isinstance(event, ev.HolderSlashed | ev.Missed) and event.account == slashed.account:
             return event.job_id
     return None

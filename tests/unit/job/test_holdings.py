@@ -17,6 +17,7 @@ from atoll.protocol.types import (
     Address,
     HolderId,
     JobId,
+    MissedDuty,
     Role,
     RoundIndex,
     SeatIndex,
@@ -56,6 +57,15 @@ def test_a_penalty_without_a_winner_is_nobodys_share() -> None:
     has = holdings(events, cutter)
     assert (has.staked, has.slashed, has.returned, has.shares) == (2 * TOKEN, TOKEN, 7, ())
     assert holdings(events, other).staked == 0
+
+
+def test_two_certificates_are_a_share_in_their_job() -> None:
+    signer, job, id = VERIFIERS[0], JobId(7), HolderId(1)
+    events: list[ev.ContractEvent] = [
+        ev.Slashed(signer, Role.VERIFIER, digest("two"), 4 * TOKEN, WATCHER, TOKEN, 3 * TOKEN),
+        ev.Missed(job, signer, Role.VERIFIER, id, RoundIndex(0), MissedDuty.EQUIVOCATED, 4 * TOKEN),
+    ]
+    assert holdings(events, WATCHER).shares == (Share(signer, job, TOKEN),)
 
 
 HOLDER, OWNER = PROVIDERS[1], address("owner")

@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.support.identities import digest
 from tests.support.manifests import make_terms
 from tests.unit.dashboard.jobs import ledger_of
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import events as ev
-from atoll.protocol.types import Bitmap, Role, RoundIndex, SeatIndex
+from atoll.protocol.types import (
+    NO_HOLDER,
+    Bitmap,
+    HolderId,
+    JobId,
+    Role,
+    RoundIndex,
+    SeatIndex,
+)
 
 
 def claim_all(script: Script) -> None:
@@ -75,6 +84,31 @@ def test_a_contest_moves_one_fee(audited: Script) -> None:
     assert ledger.paid(WATCHER) == {"credits": net.terms.duty_fee // 2}
     fees = (8 - 1) * net.terms.duty_fee
     assert ledger.paid_for("audits") == fees
+
+
+def test_an_early_key_keeps_half_of_a_pay_from_being_burnt() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net, round = script.net, script.honest_round()
+    net.leak(round, 2, script.secrets[round, 2][0], WATCHER)
+    net.wait_until(net.settled[round].ends["window"])
+    net.settle_contest(round, NO_HOLDER, 2)
+    claim_all(script)
+    net.claim_credit(WATCHER)
+    net.burn(1)
+    ledger = ledger_of(script)
+    half = 8 * net.terms.segment_pay // 2
+    assert ledger.faults == []
+    assert (ledger.paid(WATCHER), ledger.sums.burnt_wei) == ({"credits": half}, half)
+
+
+def test_what_another_job_slashed_is_no_winning_of_this_one(audited: Script) -> None:
+    net, liar, bond = audited.net, PROVIDERS[2], audited.net.terms.provider_bond
+    holder, start = net.at(Role.PROVIDER, 2, 0).id, RoundIndex(0)
+    for job in (net.job, JobId(net.job + 1)):
+        share = (bond, WATCHER, bond // 4, bond - bond // 4)
+        net.emit(ev.Slashed(liar, Role.PROVIDER, digest(f"fault {job}"), *share))
+        net.emit(ev.HolderSlashed(job, liar, WATCHER, Role.PROVIDER, HolderId(holder), start, bond))
+    assert ledger_of(audited).won == {WATCHER: bond // 4}
 
 
 @pytest.mark.parametrize("field", ["amount", "burnt"])

@@ -164,6 +164,7 @@ class Network:
         self.seated, self.waited, self.committee = set[int](), set[int](), set[int]()
         self.settled: list[Past] = []
         self.funded, self.claimed, self.refunded, self.burnt, self.burnt_to = funded, 0, 0, 0, 0
+        self.lost_credits = 0  # halves of lost pay that whoever showed a key gets: not burnt
         params = Params(PENALTY_BPS, WINNER_BPS, 1, 80, 80)
         spec = (digest("spec"), cid("spec"), digest("terms"), self.terms, params)
         self.emit(ev.JobCreated(self.job, address("submitter"), *spec, address("policy"), funded))
@@ -874,6 +875,7 @@ class Network:
         settled_round.keys[seat] = key
         settled_round.leaked.add(seat)
         settled_round.pay.discard(seat)
+        self.lost_credits += self._half(settled_round, seat)
         self.emit(ev.Leaked(self.job, by, SeatIndex(seat), RoundIndex(round), key))
         self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(settled_round.pay)))
         settled_round.contests[0, seat] = None
@@ -1015,9 +1017,8 @@ class Network:
         where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
         self.emit(ev.ContestSettled(self.job, *where, wrong))
         if not id:
-            price = self.terms.segment_steps * self.terms.tokens_per_step
-            half = settled_round.done[seat] * price * self.terms.price_per_token // 2
-            self._credit(settled_round.accusers[0, seat] if wrong else SINK, half)
+            winner = settled_round.accusers[0, seat] if wrong else SINK
+            self._credit(winner, self._half(settled_round, seat))
             return
         m, fee = self.member(Role.VERIFIER, id), self.terms.duty_fee
         if not wrong:
@@ -1028,6 +1029,11 @@ class Network:
         first = ceil(Fraction(self.terms.verifier_bond * PENALTY_BPS, 10_000))
         self._credit(settled_round.accusers[id, seat], min(fee, first) // 2)
         self._missed(m, round, MissedDuty.DIGEST)
+
+    def _half(self, settled_round: Past, seat: int) -> int:
+        """Of a seat's pay, which a leak keeps from being burnt."""
+        price = self.terms.segment_steps * self.terms.tokens_per_step * self.terms.price_per_token
+        return settled_round.done[seat] * price // 2
 
     def _credit(self, account: Address, amount: int) -> None:
         self.credits[account] = self.credits.get(account, 0) + amount
@@ -1082,6 +1088,9 @@ class Network:
             for s in settled_round.done
             if s not in settled_round.pay | settled_round.unearned
         )
+        credited = min(self.lost_credits, amount)
+        self.lost_credits -= credited
+        amount -= credited
         self.burnt_to = to
         self.burnt += amount
         self.emit(ev.Burnt(self.job, RoundIndex(to), amount))

@@ -73,7 +73,7 @@ class Loss:
     Attributes:
         index: the seat or the slot.
         round: the one that it is about.
-        miss: what it excluded; None of a slash.
+        missed_duty: what it left undone; None of a slash.
         winner: of a slash, who gets a share.
     """
 

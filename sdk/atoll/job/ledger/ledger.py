@@ -47,7 +47,8 @@ class Ledger:
         items: events of the job and of games about it, oldest first; `sums` how it stands by them.
         times: of each round that was ever opened.
         losses: missed duties and slashes, in their order.
-        won: wei of others' bonds that each account got for winning a game.
+        won: wei of others' bonds in this job that each account got: for a game, for a key that was
+            never shown, for two certificates of one merge.
         seat_logs: by round, seat, and what it is; of a round that opened twice the later ones.
         audit_reports: where each was opened, by round and auditor.
         game_logs: what was done in each game, oldest first.
@@ -65,6 +66,7 @@ class Ledger:
     audit_reports: dict[tuple[int, HolderId], Indexed] = field(default_factory=dict)
     game_logs: dict[int, list[Indexed]] = field(default_factory=lambda: defaultdict(list))
     _lost_games: dict[tuple[Role, HolderId], tuple[int, Claim]] = field(default_factory=dict)
+    _slashed_stakes: dict[tuple[Role, Address], ev.Slashed] = field(default_factory=dict)
 
     @classmethod
     def of(cls, view: JobView, items: Iterable[Indexed], now: int) -> Ledger:
@@ -141,8 +143,10 @@ class Ledger:
     def _fold(self, item: Indexed) -> None:
         event: Any = item.event
         if isinstance(event, ev.Slashed):
-            self.won[event.beneficiary] += event.beneficiary_amount
+            self._slashed_stakes[event.role, event.account] = event
             return
+        if isinstance(event, ev.HolderSlashed | ev.Missed):
+            self._win(event)
         if not concerns(event, self.view):
             return
         if getattr(event, "job_id", None) is None and not isinstance(event, ev.CrowdedOut):
@@ -153,6 +157,12 @@ class Ledger:
         self._time(item)
         self._lose(event)
         self._note_log(item)
+
+    def _win(self, event: ev.HolderSlashed | ev.Missed) -> None:
+        """The stake says first that it was slashed, and no job; the job says so next."""
+        stake = self._slashed_stakes.pop((event.role, event.account), None)
+        if stake is not None and stake.beneficiary_amount and event.job_id == self.view.job_id:
+            self.won[stake.beneficiary] += stake.beneficiary_amount
 
     def _game(self, item: Indexed, id: int) -> None:
         self.game_logs[id].append(item)
