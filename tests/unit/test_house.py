@@ -46,7 +46,7 @@ def test_the_drawing_is_the_contract() -> None:
 def test_every_package_has_a_room() -> None:
     named = {name for row in _layers() for name in row}
     folders = {f"atoll.{p.parent.name}" for p in (ROOT / "sdk" / "atoll").glob("*/__init__.py")}
-    files = {"atoll.errors", "atoll.files", "atoll.nested", "atoll.proxies"}
+    files = {"atoll.sync", "atoll.errors", "atoll.files", "atoll.nested", "atoll.proxies"}
     assert folders | files | {"atoll_devnet", "atoll_node", "atoll_verifier"} == named
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.accounts import Whose, about_account
-from atoll.cli.output import Json, emit, moment, say
+from atoll.cli.output import Json, emit, say
 from atoll.errors import ProtocolError
+from atoll.job.readable import moment
 
 if TYPE_CHECKING:
     from atoll.job.account import KnownOfAccount, Reader

@@ -22,9 +22,10 @@ from atoll.cli.network_commands import (
     need_deployment,
     taking,
 )
-from atoll.cli.output import Json, agree, emit, moment, say
+from atoll.cli.output import Json, agree, emit, say
 from atoll.cli.parameters import Settings, changes, configuration_lines, parameters, plain, refused
 from atoll.errors import AtollError, ConfigError, TransactionFailed
+from atoll.job.readable import moment
 
 if TYPE_CHECKING:
     from atoll.chain.call import Call

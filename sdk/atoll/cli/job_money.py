@@ -9,8 +9,9 @@ import typer
 
 from atoll.cli.jobfile import Job
 from atoll.cli.network_commands import Network, on_network
-from atoll.cli.output import Json, emit, moment, say
-from atoll.cli.snapshot import cancelled_text, snapshot_text
+from atoll.cli.output import Json, emit, say
+from atoll.cli.snapshot import cancelled_text
+from atoll.job.readable import moment
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
@@ -63,7 +64,7 @@ def cancel(
 
     done, refunded, snapshot = _signed(network, work)
     say(cancelled_text(snapshot, refunded, already=not done))
-    emit(snapshot.to_json_value(), snapshot_text(snapshot), as_json=json)
+    emit(snapshot.to_json_value(), str(snapshot), as_json=json)
 
 
 @app.command()

@@ -9,17 +9,18 @@ import typer
 
 from atoll.cli.jobfile import Job
 from atoll.cli.network_commands import Network, on_network
-from atoll.cli.output import Json, emit, moment, say, table
+from atoll.cli.output import Json, emit, say, table
 from atoll.cli.snapshot import (
     after_the_end,
     item_to_json_value,
     sign_lines,
-    snapshot_text,
     text_of,
     update_to_json_value,
     while_it_waits,
 )
 from atoll.errors import ConfigError, StorageError
+from atoll.job.readable import moment
+from atoll.job.trackers import TrackerName
 
 if TYPE_CHECKING:
     from atoll.job.handle import JobHandle
@@ -31,6 +32,11 @@ app = typer.Typer(add_completion=False, help="Read what becomes of jobs.")
 Evaluate = Annotated[
     bool,
     typer.Option("--evaluate", help="Compute the held-out losses here too, which takes torch."),
+]
+
+Log = Annotated[
+    TrackerName | None,
+    typer.Option("--log", help="Have an experiment tracker draw the job's curves, too."),
 ]
 
 
@@ -73,7 +79,7 @@ def status(
         data = snapshot.to_json_value() | {"curve": [item.to_json_value() for item in curve]}
         data["standings"] = [item.to_json_value() for item in stands]
         data["signs"] = signs.to_json_value()
-        lines = [snapshot_text(snapshot), *sign_lines(signs), *(item.text() for item in curve)]
+        lines = [str(snapshot), *sign_lines(signs), *(item.text() for item in curve)]
         lines += [f"members     {standings_text(stands)}"] if stands else []
         emit(data, "\n".join(lines), as_json=json)
 
@@ -120,21 +126,30 @@ def _history_text(document: dict[str, Any]) -> str:
 @on_network()
 def watch(
     job: Job,
+    log: Log = None,
     *,
     network: Network,
     json: Json = False,
 ) -> None:
-    """Tell everything that happens in a job, and how good its models are, until it has ended."""
+    """Tell everything that happens in a job, and how good its models are, until it has ended.
+
+    With --log each round's loss, tokens, seconds and money, and each seat's part of them, go to an
+    experiment tracker, too.
+    """
 
     async def work() -> None:
+        from atoll.job.tracking import tracking
+
         async with network.open() as client:
             handle = client.attach(job)
             # Before it follows: a job that is not there would be waited for.
             waits = while_it_waits(await handle.status())
             if waits:
                 say(waits)
-            async for item in handle.follow():
-                emit(item_to_json_value(item), text_of(item), as_json=json)
+            async with tracking(handle, log) as track:
+                async for item in handle.follow():
+                    emit(item_to_json_value(item), text_of(item), as_json=json)
+                    await track(item)
             for line in sign_lines(await handle.signs()):
                 say(line)
             say(after_the_end(await handle.status()))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -58,11 +57,6 @@ def table(rows: list[dict[str, object]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in cells
     )
-
-
-def moment(second: int) -> str:
-    """A time of the chain's clock, for a person."""
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def configure_logs(level: str = "warning") -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.output import moment
 from atoll.errors import AtollError, ConfigError
+from atoll.job.readable import moment
 
 if TYPE_CHECKING:
     from atoll.chain.configuration import Configuration

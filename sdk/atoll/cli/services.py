@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.key_commands import password_from
-from atoll.cli.output import moment
 from atoll.errors import ConfigError
+from atoll.job.readable import moment
 
 if TYPE_CHECKING:
     from atoll.job.feasibility import Feasibility

@@ -1,48 +1,14 @@
-"""Where a job stands and what happens in it: for programs, and as a person reads it."""
+"""What happens in a job: for programs, and as a person reads it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-
-from atoll.cli.output import moment
 
 if TYPE_CHECKING:
     from atoll.job.figures import RoundFigures
     from atoll.job.job_snapshot import JobSnapshot
     from atoll.job.job_update import JobUpdate
     from atoll.job.signs import Signs
-
-
-def snapshot_text(snapshot: JobSnapshot) -> str:
-    """Lines for a person; of a job that has ended, or waits for members, with what can be done."""
-    from atoll.job.event_text import tokens
-
-    data = snapshot.to_json_value()
-    out = snapshot.paid_wei + snapshot.burnt_wei + snapshot.refunded_wei
-    until = f", until {moment(snapshot.deadline)} at the latest" if snapshot.deadline else ""
-    lines = {
-        "job": snapshot.job,
-        "status": data["status"],
-        "phase": f"{data['phase']}{until}",
-        "rounds": f"{snapshot.settled_rounds} of {snapshot.rounds} settled, "
-        f"{snapshot.final_rounds} final",
-        "members": f"{snapshot.providers} providers; {snapshot.verifiers} verifiers, "
-        f"{snapshot.ready} of them ready",
-        "funded": f"{tokens(snapshot.funded_wei)} tokens",
-        "paid": f"{tokens(snapshot.paid_wei)} tokens",
-        "burnt": f"{tokens(snapshot.burnt_wei)} tokens",
-        "refunded": f"{tokens(snapshot.refunded_wei)} tokens",
-        "left": f"{tokens(snapshot.funded_wei - out)} tokens",
-        "model": data["model_digest"] or "none is certified",
-    }
-    if data["model_cid"] is not None:
-        lines["model CID"] = data["model_cid"]
-    if snapshot.lacking:
-        lines["waits"] = f"for members: {snapshot.lacking}; without them it ends at "
-        lines["waits"] += moment(snapshot.expiry)
-    if snapshot.has_ended or snapshot.lacking:
-        lines["next"] = _next(snapshot)
-    return "\n".join(f"{name:<10} {value}" for name, value in lines.items())
 
 
 def sign_lines(signs: Signs) -> list[str]:
@@ -52,14 +18,14 @@ def sign_lines(signs: Signs) -> list[str]:
 
 def after_the_end(snapshot: JobSnapshot) -> str:
     """That a job has ended, and what its submitter does then."""
-    return f"job {snapshot.job} has ended: {_next(snapshot)}"
+    return f"job {snapshot.job} has ended: {snapshot.next_command}"
 
 
 def while_it_waits(snapshot: JobSnapshot) -> str:
     """What a job that waits for members lacks, and what its submitter can do; else empty."""
     if not snapshot.lacking:
         return ""
-    return f"job {snapshot.job} waits for members: {snapshot.lacking}. {_next(snapshot)}"
+    return f"job {snapshot.job} waits for members: {snapshot.lacking}. {snapshot.next_command}"
 
 
 def cancelled_text(snapshot: JobSnapshot, refunded: int, *, already: bool) -> str:
@@ -72,17 +38,6 @@ def cancelled_text(snapshot: JobSnapshot, refunded: int, *, already: bool) -> st
     back = f"{tokens(refunded)} tokens of it came back to its submitter"
     rest = f"`atoll job refund {snapshot.job}` brings back what nobody can earn"
     return f"{what}; {back}, and {rest}"
-
-
-def _next(snapshot: JobSnapshot) -> str:
-    back = f"`atoll job refund {snapshot.job}` takes back what nobody earned"
-    if snapshot.lacking:
-        serves = f"`atoll job serve {snapshot.job}` serves the data, which verifiers need"
-        return f"{serves}; `atoll job cancel {snapshot.job}` ends the job at once, then {back}"
-    if not snapshot.settled_rounds:
-        return back
-    when = "" if snapshot.is_final else ", once its last round is final"
-    return f"`atoll job result {snapshot.job} DIR` fetches the model{when}; {back}"
 
 
 def item_to_json_value(item: JobUpdate | RoundFigures) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.accounts import Whose, about_account
-from atoll.cli.output import Json, emit, moment
+from atoll.cli.output import Json, emit
 from atoll.cli.owner import app as owner_app
 from atoll.cli.owner import ownership_lines, plain_ownership
 from atoll.errors import ConfigError, InsufficientFunds
+from atoll.job.readable import moment
 
 if TYPE_CHECKING:
     from atoll.job.account import KnownOfAccount, Reader

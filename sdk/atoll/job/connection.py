@@ -249,6 +249,11 @@ class Connection:
         return self.session.me
 
     @property
+    def is_open(self) -> bool:
+        """Whether it is inside `async with`."""
+        return self._follower is not None
+
+    @property
     def can_sign(self) -> bool:
         """Whether it has an account."""
         return self._account is not None

@@ -19,7 +19,14 @@ from atoll.job.connection import Connection
 from atoll.job.figures import RoundFigures, known, named
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.job_update import JobUpdate, is_about
+from atoll.job.ledger.history_rows import (
+    RoundHistory,
+    SeatHistory,
+    round_history,
+    seat_history,
+)
 from atoll.job.ledger.ledger import Ledger
+from atoll.job.readable import table_html
 from atoll.job.signs import Signs
 from atoll.job.standings import Standing, standings
 from atoll.nested import loads
@@ -74,6 +81,22 @@ class FollowedJob:
         """What became of its rounds, its seats and its money so far."""
         view, items = await self.view(), self.client.session.follower.history()
         return Ledger.of(view, items, self.client.follower.now)
+
+    async def history(self) -> list[RoundHistory]:
+        """Loss, tokens, seconds and money of each round, as rows for `pandas.DataFrame`."""
+        ledger = await self.ledger()
+        return round_history(ledger, await self.figures())
+
+    async def seat_history(self) -> list[SeatHistory]:
+        """What each seat did in each round, and its pay: rows as those of `history`."""
+        return seat_history(await self.ledger())
+
+    def _repr_html_(self) -> str:
+        """Where it stood when the chain was last looked at, since a display cannot wait."""
+        snapshot = self.client.follower.snapshot(self.id) if self.client.is_open else None
+        if snapshot is None:
+            return table_html(f"job {self.id}", {"status": "see `await job.status()`"})
+        return snapshot._repr_html_()
 
     async def watch(self) -> AsyncIterator[JobUpdate]:
         """What happened since the job was created, then what happens, until nothing more can: it

@@ -1,4 +1,4 @@
-"""Where a job stands at a block.
+"""Where a job stands at a block: for programs, and as a person reads it.
 
 Rule of this file: pure; numbers out of `atoll.protocol`'s views.
 """
@@ -9,6 +9,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any
 
+from atoll.job.event_text import tokens
+from atoll.job.readable import moment, table_html
 from atoll.job.serialization import plain_of
 from atoll.protocol.types import BlockRef, Digest, JobId, JobStatus, Phase
 from atoll.protocol.views import JobView
@@ -80,6 +82,54 @@ class JobSnapshot:
         """For JSON: times in unix seconds, the CID as everywhere."""
         cid = None if self.model_cid is None else cid_text(self.model_cid)
         return plain_of(self) | {"model_cid": cid}
+
+    def lines(self) -> dict[str, str]:
+        """For a person, by name: amounts in tokens, times as dates; of a job that has ended, or
+        waits for members, with what can be done.
+        """
+        data = self.to_json_value()
+        out = self.paid_wei + self.burnt_wei + self.refunded_wei
+        until = f", until {moment(self.deadline)} at the latest" if self.deadline else ""
+        lines = {
+            "job": str(self.job),
+            "status": data["status"],
+            "phase": f"{data['phase']}{until}",
+            "rounds": f"{self.settled_rounds} of {self.rounds} settled, {self.final_rounds} final",
+            "members": f"{self.providers} providers; {self.verifiers} verifiers, "
+            f"{self.ready} of them ready",
+            "funded": f"{tokens(self.funded_wei)} tokens",
+            "paid": f"{tokens(self.paid_wei)} tokens",
+            "burnt": f"{tokens(self.burnt_wei)} tokens",
+            "refunded": f"{tokens(self.refunded_wei)} tokens",
+            "left": f"{tokens(self.funded_wei - out)} tokens",
+            "model": data["model_digest"] or "none is certified",
+        }
+        if data["model_cid"] is not None:
+            lines["model CID"] = data["model_cid"]
+        if self.lacking:
+            ends = moment(self.expiry)
+            lines["waits"] = f"for members: {self.lacking}; without them it ends at {ends}"
+        if self.has_ended or self.lacking:
+            lines["next"] = self.next_command
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<10} {value}" for name, value in self.lines().items())
+
+    def _repr_html_(self) -> str:
+        return table_html(f"job {self.job}", self.lines())
+
+    @property
+    def next_command(self) -> str:
+        """What the submitter of a job that has ended, or waits for members, does then."""
+        back = f"`atoll job refund {self.job}` takes back what nobody earned"
+        if self.lacking:
+            serves = f"`atoll job serve {self.job}` serves the data, which verifiers need"
+            return f"{serves}; `atoll job cancel {self.job}` ends the job at once, then {back}"
+        if not self.settled_rounds:
+            return back
+        when = "" if self.is_final else ", once its last round is final"
+        return f"`atoll job result {self.job} DIR` fetches the model{when}; {back}"
 
     @classmethod
     def of(cls, view: JobView, now: int = 0) -> JobSnapshot:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from atoll.errors import ConfigError
 from atoll.job.certified import check_folder
 from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
 from atoll.job.followed import Tell, untold
 from atoll.job.groups import wei_of
+from atoll.job.loop_thread import run
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
 
@@ -25,7 +25,7 @@ def train_model(
     config: ClientConfig | None = None,
     tell: Tell = untold,
 ) -> Path:
-    """Has a model trained on text, and waits for it; the folder with the model.
+    """Has a model trained on text, and waits for it, in a notebook, too; the folder with the model.
 
     The network and the key are those of `Client.from_env`. Called again, after a crash too, it
     goes on with the same job, which is paid once.
@@ -39,27 +39,13 @@ def train_model(
         tell: as for `JobHandle.wait`; `print` shows how far it is.
 
     Raises:
-        ConfigError: an event loop runs here, as in a notebook.
         AtollError: as `Client.submit` and `JobHandle.result`.
     """
-    _need_no_loop()
     check_folder(Path(folder))
     paths = [data] if isinstance(data, str | Path) else data
     spec = preset(job) if isinstance(job, str) else job
     mine = {"data.paths": [str(path) for path in paths], "money.budget": wei_of(budget)}
-    return asyncio.run(_train(spec.but(mine), folder, config, tell))
-
-
-def _need_no_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise ConfigError(
-        "train_model waits in an event loop of its own, and one runs here, as in a notebook",
-        next_step="use atoll.Client, with `await` (docs/submitter.md), or "
-        "`await asyncio.to_thread(atoll.train_model, ...)`",
-    )
+    return run(partial(_train, spec.but(mine), folder, config, tell))
 
 
 async def _train(

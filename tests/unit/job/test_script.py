@@ -1,16 +1,48 @@
-"""`train_model` where it cannot wait."""
+"""`train_model`: it waits, in a notebook, too."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from atoll.errors import ConfigError
+from atoll.job.client import Client
 from atoll.job.script import train_model
 
 
-async def test_in_a_notebook_it_says_what_to_call_instead(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="an event loop of its own") as refused:
-        train_model("text", budget="1", folder=tmp_path / "model")
-    assert "atoll.Client" in (refused.value.next_step or "")
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where a network that answers at once puts the model."""
+
+    async def wait(tell: object) -> None:
+        await asyncio.sleep(0)
+
+    async def result(folder: Path) -> Path:
+        await asyncio.sleep(0)
+        return Path(folder)
+
+    async def submit(spec: Any, *, max_spend: int) -> SimpleNamespace:
+        assert (spec.data.paths, max_spend) == (("text",), 10**18)
+        return SimpleNamespace(id=7, wait=wait, result=result)
+
+    @asynccontextmanager
+    async def client(_: object) -> AsyncIterator[SimpleNamespace]:
+        yield SimpleNamespace(submit=submit, session=SimpleNamespace(url="http://here"))
+
+    monkeypatch.setattr(Client, "from_env", client)
+    return tmp_path / "model"
+
+
+def test_it_returns_the_models_folder(folder: Path) -> None:
+    told: list[str] = []
+    assert train_model("text", budget="1", folder=folder, tell=told.append) == folder
+    assert told == ["prepares the text", "job 7 is paid; the data is served at http://here"]
+
+
+async def test_so_it_does_where_an_event_loop_runs(folder: Path) -> None:
+    assert train_model(["text"], budget="1", folder=folder) == folder
