@@ -40,6 +40,7 @@ MAX_RECEIPTS_BYTES: Final = 1 << 26
 be read holds up everybody who follows the chain, and anybody can pay for one.
 """
 LARGE_ANSWERS: Final = {
+    "eth_getBlockByHash": MAX_LARGE_ANSWER_BYTES,
     "eth_getBlockByNumber": MAX_LARGE_ANSWER_BYTES,
     "eth_getBlockReceipts": MAX_RECEIPTS_BYTES,
     "eth_getLogs": MAX_LARGE_ANSWER_BYTES,

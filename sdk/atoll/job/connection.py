@@ -24,6 +24,7 @@ from atoll.chain.keys import load_key, read_password
 from atoll.chain.txconfig import QueueConfig
 from atoll.chain.txqueue import TxQueue, unspent_key
 from atoll.chain.txstatus import TxStatus
+from atoll.chain.web3_client import deployed, web3_over
 from atoll.errors import ConfigError
 from atoll.job.figures import Figures
 from atoll.job.following import JobFollower
@@ -41,6 +42,8 @@ from atoll.storage.storage import StoreConfig
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
+    from web3 import AsyncWeb3
+    from web3.contract import AsyncContract
 
 DEFAULT_RPC = "http://127.0.0.1:8545"
 _VARIABLES = ("RPC", "DEPLOYMENT", "KEYSTORE", "PASSWORD_FILE")
@@ -113,6 +116,7 @@ class Connection:
         self._submissions: Submissions | None = None
         self._figures: Figures | None = None
         self._sender: Sender | None = None
+        self._web3: AsyncWeb3[Any] | None = None
         self._folder = self.home
 
     @classmethod
@@ -181,7 +185,7 @@ class Connection:
     async def close(self) -> None:
         """Stops serving and lets go of the files; transactions under way go on with the next."""
         self._session = self._follower = self._submissions = self._figures = None
-        self._sender = None
+        self._sender = self._web3 = None
         await self._opened.aclose()
 
     @property
@@ -234,6 +238,27 @@ class Connection:
     @property
     def chain(self) -> AtollChain:
         return self.session.chain
+
+    @property
+    def web3(self) -> AsyncWeb3[Any]:
+        """web3.py over this client's endpoints: views, users' own contracts, decoding.
+
+        It signs nothing: what this account sends goes by `transact`, which sends it once.
+
+        Raises:
+            ConfigError: outside `async with`, or the web3 extra is missing.
+        """
+        endpoints = self.chain.provider
+        if self._web3 is None:
+            self._web3 = web3_over(endpoints)
+        return self._web3
+
+    def contract(self, name: str) -> AsyncContract:
+        """A contract of the deployment by its Solidity name, as web3.py has them. Raises as `web3`.
+
+        stake = await client.contract("Stakes").functions.stakeOf(account, 0).call()
+        """
+        return deployed(self.web3, self.deployment, name)
 
     @property
     def store(self) -> LocalStore:
