@@ -39,7 +39,7 @@ STEPS: Final = (
     "cosines fed back",
 )
 UPDATE_PROOFS: Final[Mapping[str, Changes]] = {
-    f"link of {kind}": codec for kind, codec in CODECS.items()
+    f"update proof of {kind}": codec for kind, codec in CODECS.items()
 }
 WARM: Final = frozenset({"update proof of two_bit", "update proof of sign"})
 """Of rounds that began with moments."""

@@ -67,7 +67,8 @@ class LoopThread:
         try:
             return outcome.result()
         except BaseException:
-            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())  # it has started by then
+            # `tasks[0]` is there once it has started, which it has by the time this runs.
+            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())  # noqa: PLW0108
             futures.wait([outcome])
             raise
 

@@ -90,7 +90,7 @@ def test_pay_and_stake_end_in_the_wallet(submitted: Submitted) -> None:
     assert (wallet, staked, beside["faults"]) == (earned + terms.provider_bond, 0, [])
     net = wallet + staked - int(beside["deposited_wei"])
     assert net == int(end["jobs"][0]["paid_wei"]) + int(beside["won_wei"]) - int(
-        beside["penalty_wei"]
+        beside["slashed_wei"]
     )
     assert told("stake", "withdraw", "--config", config)["taken_wei"] == "0"
 

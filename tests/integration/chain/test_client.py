@@ -318,7 +318,7 @@ async def check_story(job: atoll.JobHandle) -> None:
     """What `watch` tells is complete, in order, and readable."""
     story = [update async for update in job.watch()]
     kinds = [update.kind for update in story]
-    told = ["JobCreated", "RoundOpened", "Committed", "Revealed", "Said", "Settled"]
+    told = ["JobCreated", "RoundOpened", "Committed", "Revealed", "Voted", "Settled"]
     told += ["AuditReportSealed", "Opened", "KeyShown", "Claimed", "Refunded"]
     assert sorted(map(kinds.index, told)) == list(map(kinds.index, told))
     assert story[0].text.startswith("created with ")

@@ -132,7 +132,7 @@ class Told:
         own = [game for game in data["beside"]["games"] if game["challenger"] == account]
         at_stake = sum(int(one["bond_wei"]) for one in own if one["outcome"] == "none")
         earned = sum(int(job["paid_wei"]) for job in data["jobs"])
-        earned += beside["won_wei"] - beside["penalty_wei"] + beside["gained_wei"]
+        earned += beside["won_wei"] - beside["slashed_wei"] + beside["gained_wei"]
         earned -= sum(int(game["lost_wei"]) for game in own)
         put = beside["funded_wei"] - beside["refunded_wei"]
         assert wallet + staked + waits + at_stake == self.given(number) + earned - put
@@ -175,10 +175,7 @@ def test_every_wei_of_games_won_and_lost_is_told_and_lies_where_it_is_said(
     assert (share["loser"], share["job"]) == (games.account(PROVIDER), 1)
     assert 0 < int(share["wei"]) < bond
     assert second[WINNER]["lies"]["owed_by_games_wei"][games.account(WINNER)] == str(BOND)
-    assert (
-        f"of the bond of {games.account(PROVIDER)}, which was slashed for job 1"
-        in everybody.text(WINNER)
-    )
+    assert f"of the bond of {games.account(PROVIDER)}, slashed in job 1" in everybody.text(WINNER)
     (lost,) = (x for x in second[PROVIDER]["jobs"][0]["lines"] if x["what"] == "penalties")
     assert lost["wei"] == str(bond)
     assert lost["text"].startswith(f"slashed for {games.account(WINNER)}: game 2, about segment ")

@@ -138,7 +138,7 @@ def test_another_trace_does_not_hang_on_the_opened_result(judges: Table) -> None
 SECTIONS = [
     Op.EXPONENTS, Op.STATE, Op.SCALED, Op.POWER_GRID, Op.SUM_GRID, Op.EXACT_SUM, Op.UPDATE_HEADER,
 ]  # fmt: skip
-CODED = {"link of grid8": Op.GRID8, "update proof of two_bit": Op.CODES}
+CODED = {"update proof of grid8": Op.GRID8, "update proof of two_bit": Op.CODES}
 """A cold round's link and a warm one's."""
 
 

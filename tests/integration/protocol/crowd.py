@@ -88,7 +88,10 @@ class Crowd:
         self.has_bls = any(item["name"] == "keep" for item in chain.policy.abi if "name" in item)
         self.job, self.terms = net.job, net.terms
         names = ("Stakes", "Jobs", "Rounds", "Members", "Audits", "LateVotes", "Claims", "Game")
-        addresses = {name: getattr(chain, name.lower()).address for name in names}
+        attributes = {"LateVotes": "late_votes"}
+        addresses = {
+            name: getattr(chain, attributes.get(name, name.lower())).address for name in names
+        }
         self.deployment = Deployment(net.domain.chain_id, 0, addresses)
         self.fold = Fold(self.deployment, None)
         self.keys: dict[Digest, tuple[Digest, tuple[Digest, ...]]] = {}
@@ -97,15 +100,20 @@ class Crowd:
         self.audit_reports: dict[Digest, tuple[bytes, Digest]] = {}
         self.taken: set[str] = set()
         self._read = 0
-        self.events: list[ContractEvent] = []
+        self.items: list[Indexed] = []
         self.follow()
+
+    @property
+    def events(self) -> list[ContractEvent]:
+        """What the contracts have said so far."""
+        return [item.event for item in self.items]
 
     # --- blocks ---
 
     def turn_back(self, snapshot: str, now: int) -> None:
         """Takes back all blocks since a snapshot of the node (`evm_snapshot`), made at `now`."""
         self.chain.anvil.ask("evm_revert", snapshot)
-        self.chain.now, self._read, self.events = now, 0, []
+        self.chain.now, self._read, self.items = now, 0, []
         self.fold = Fold(self.deployment, None)
         self.follow()
 
@@ -123,8 +131,8 @@ class Crowd:
             raw = RawLog(Address(log["address"]), topics, data, reference.number, hash, index)
             event = decode_log(raw)
             if event is not None:
-                self.events.append(event)
-                self.fold.fold(Indexed(event, reference, index))
+                self.items.append(Indexed(event, reference, index))
+                self.fold.fold(self.items[-1])
         self._read = newest + 1
         self.view: JobView = self.fold.views[self.job]
 

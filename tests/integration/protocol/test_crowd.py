@@ -83,7 +83,7 @@ def check_holdings(crowd: Crowd) -> set[str]:
             chain.call(chain.jobs, "keptOf", account)[0],
         )
         assert list(has.faults(found)) == []
-        (told,) = statements({crowd.job: crowd.view}, crowd.events, account, chain.now) or (None,)
+        (told,) = statements({crowd.job: crowd.view}, crowd.items, account, chain.now) or (None,)
         assert told is None or told.faults == ()
         had |= {name for name in ("won", "slashed", "bonds", "gained") if getattr(has, name)}
     return had

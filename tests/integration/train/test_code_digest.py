@@ -47,7 +47,7 @@ CHECKED_ROUND = (
 import pathlib, tempfile
 from tests.unit.train.factories import make_job
 from atoll.protocol.types import Digest
-from atoll.train.replay import Claimed, replay_seat
+from atoll.train.replay import RevealedRound, replay_seat
 from atoll.train.round import train_round
 job = make_job(pathlib.Path(tempfile.mkdtemp()))
 """,

@@ -183,7 +183,7 @@ def _taken(row: TextRow, options: DataOptions, done: int) -> Iterator[Read]:
         raise BadRow(
             row.name,
             f"{found[0]!r} is {kind}, not text",
-            f"{kind} in position of text",
+            f"{kind} in place of text",
             "take the row out, or say which field has the text",
         )
 

@@ -312,8 +312,8 @@ def test_csv_is_refused_by_line(tmp_path: Path) -> None:
 BAD_LINES = [
     ('{"text": "good 1"}', None),
     ('{"text": ', "not JSON"),
-    ('{"text": null}', "null in position of text"),
-    ('{"text": 5}', "int in position of text"),
+    ('{"text": null}', "null in place of text"),
+    ('{"text": 5}', "int in place of text"),
     ('"text"', "no object"),
     ('{"body": "x"}', "no text under its column"),
     ('{"text": ""}', "empty"),
@@ -370,7 +370,7 @@ def test_what_is_skipped_is_told_and_follows_from_the_data(
         path.write_text(lines([{"text": text} for text in rows]))
     options = DataOptions((path,), held_out="0.4", bad_rows="skip")
     data = prepare(options, store)
-    reason = "no CSV" if name == "a.csv" else "null in position of text"
+    reason = "no CSV" if name == "a.csv" else "null in place of text"
     assert data.account.skipped == {"empty": 20, reason: 20}
     assert prepare(options, store).account == data.account  # of what is done already, too
     clean = tmp_path / "clean.jsonl"
