@@ -21,7 +21,7 @@ from atoll.chain.signing import Signer
 from atoll.chain.txconfig import MOST_CALLDATA, MOST_GAS, TRANSFER_GAS, QueueParts
 from atoll.chain.txrecords import Intent, TxState
 from atoll.chain.txstatus import ABOVE_CAP, NO_MONEY, TOO_LARGE, TRIED_AGAIN
-from atoll.chain.verdicts import RpcRefused
+from atoll.chain.verdicts import RpcRefused, is_of_account
 from atoll.errors import RpcUnavailable
 
 
@@ -87,6 +87,10 @@ class Submission:
             # On top of what is pending: a call may build on one of ours that no block has yet.
             gas = await self._chain.provider.ask("eth_estimateGas", [query, "pending"], counter)
         except RpcRefused as refused:
+            if is_of_account(refused):
+                why = f"is not paid for: {refused.text}"
+                self._refuse(intent, DoubtKind.REFUSED, why, NO_MONEY)
+                return None
             reason = reason_of(refused)
             self._refuse(intent, DoubtKind.REFUSED, f"reverted: {reason}", reason.name)
             return None

@@ -2,8 +2,9 @@
 
 Rule of this file: the list of verdicts is short and closed. Providers invent codes and texts
 without end ("header not found", "missing trie node", "execution timeout", "project id required"),
-so nothing counts as a verdict for lack of a better explanation. A call is refused by a revert, a
-signed transaction for its nonce, its funds, its price, or because it is known already.
+so nothing counts as a verdict for lack of a better explanation. A call is refused by a revert, for
+funds that it lacks or for gas that is too little to begin with; a signed transaction for these two,
+its nonce, its price, or because it is known already.
 
 Sources: go-ethereum `core/txpool/errors.go`, `core/error.go`; Erigon, Nethermind
 `AcceptTxResult.cs`, Besu `TransactionInvalidReason.java`, reth `rpc-eth-types`; the public
@@ -58,6 +59,8 @@ class Refusal(StrEnum):
     """It has it already, or a block has."""
     NONCE = "nonce"
     FUNDS = "funds"
+    GAS = "gas"
+    """Its gas limit is below what it costs before its first step."""
     UNDERPRICED = "underpriced"
 
 
@@ -66,16 +69,26 @@ _REFUSALS: Final = {
         r"already.?known|\bknown transaction|already imported|already exist|existing tx"
         r"|already in (the )?(mem|tx)?.?pool"
     ),
-    Refusal.NONCE: re.compile(r"nonce"),
-    Refusal.FUNDS: re.compile(
-        r"insufficient.?(funds|balance)|exceeds.{0,20}balance|balance.{0,8}too low|out of balance"
-        r"|not enough (funds|balance)"
+    # Not each text that has the word: who cannot fetch a nonce is in trouble.
+    Refusal.NONCE: re.compile(
+        r"nonce.{0,12}too.?(low|high|small|large|distant|far)|nonce.?gap|nonce has already been"
+        r"|(old|invalid|incorrect|correct|bad|future|expected).?nonce"
     ),
+    Refusal.FUNDS: re.compile(
+        r"insufficient.?funds|insufficient.?balance for|exceeds.{0,20}balance"
+        r"|balance.{0,8}too low|out of balance|not enough (funds|balance)"
+    ),
+    # Before what is underpriced, since more money for each gas does not help.
+    Refusal.GAS: re.compile(r"intrinsic.?gas|gas ?limit.{0,24}(too low|intrinsic)"),
     Refusal.UNDERPRICED: re.compile(
         r"underpriced|fee.?too.?low|(price|fee|tip|gas)\b.{0,24}(too low|below|less than)"
         r"|less than.{0,12}base.?fee|minimum needed"
     ),
 }
+_OF_CALLS: Final = re.compile(r"insufficient.?funds.{0,4}for\b|upfront cost exceeds|intrinsic.?gas")
+"""Of these a call is refused as a transaction is; "insufficient balance" alone may be a customer's
+at whoever runs the endpoint.
+"""
 _FLOOR: Final = re.compile(
     r"(?:minimum|needed|required|at least|floor|base.?fee|<)[^\d.]{0,24}(\d{1,30}(?:\.\d{1,9})?)"
     r"(?:\s*(gwei))?"
@@ -96,8 +109,14 @@ def is_verdict(method: str, refused: RpcRefused) -> bool:
     """Whether it speaks of the call or the transaction, and not of the endpoint."""
     if method in CALLS:
         is_said = refused.code == REVERT_CODE or "revert" in refused.text.lower()
-        return is_said or revert_data(refused.data) is not None
+        return is_said or revert_data(refused.data) is not None or is_of_account(refused)
     return method == SEND and refusal_of(refused) is not None
+
+
+def is_of_account(refused: RpcRefused) -> bool:
+    """Whether a call was refused before its first step, for its account's money or its gas."""
+    is_run = refused.code == REVERT_CODE or "revert" in refused.text.lower()
+    return not is_run and _OF_CALLS.search(refused.text.lower()) is not None
 
 
 def refusal_of(refused: RpcRefused) -> Refusal | None:

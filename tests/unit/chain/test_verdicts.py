@@ -115,7 +115,7 @@ async def test_a_revert_is_believed_only_where_nobody_says_otherwise(method: str
 
 
 @pytest.mark.parametrize(("kind", "text"), [(k, t) for k, texts in REFUSED.items() for t in texts])
-def test_a_signed_transaction_is_refused_for_four_reasons(kind: str, text: str) -> None:
+def test_a_signed_transaction_is_refused_for_five_reasons(kind: str, text: str) -> None:
     refused = RpcRefused(SEND, {"code": -32000, "message": text})
     assert refusal_of(refused) == kind and is_verdict(SEND, refused)
     assert not is_verdict("eth_getBalance", refused)

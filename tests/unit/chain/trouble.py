@@ -39,6 +39,11 @@ TROUBLE: Final[Mapping[str, Said]] = {
         -32005, "daily request count exceeded, request rate limited", 429,
         data={"rate": {"backoff_seconds": 0.01}, "see": "https://infura.io"},
     ),
+    "rate (base)": error(-32016, "over rate limit"),
+    "slow (nethermind)": error(-32016, "eth_estimateGas was canceled by timeout"),
+    "a hash for data": error(-32000, "header not found", data={"block": "0x" + "5c" * 32}),
+    "no credit": error(-32005, "insufficient balance, please recharge your account"),
+    "no nonce": error(-32000, "failed to fetch nonce: upstream timeout"),
     "rate (quicknode)": error(-32007, "15/second request limit reached", 429),
     "rate (alchemy)": error(429, "Your app has exceeded its compute units per second capacity"),
     "limit": error(-32005, "limit exceeded"),
@@ -69,12 +74,19 @@ REVERTS: Final = (
     ("nethermind", {"code": -32015, "message": "VM error.", "data": "Reverted 0x08c379a0"}),
     ("ganache", {"code": -32000, "message": "VM Exception", "data": {"result": "0x08c379a0"}}),
     ("hardhat", {"code": -32603, "message": "VM Exception: reverted with reason string 'no'"}),
+    ("no funds (geth)", {"code": -32000, "message": "insufficient funds for gas * price + value"}),
+    ("no funds (nethermind)", {"code": -32000, "message": "insufficient funds for transfer"}),
+    ("no funds (besu)", {"code": -32004, "message": "Upfront cost exceeds account balance"}),
+    ("no gas", {"code": -32000, "message": "intrinsic gas too low: have 7, want 21000"}),
     ("data alone", {"code": -32000, "message": "execution error", "data": "0x01020304"}),
 )  # fmt: skip
 REFUSED: Final = {
     "nonce": (
         "nonce too low: next nonce 7, tx nonce 5", "Nonce too low", "OldNonce, Current nonce: 5",
         "nonce too high", "NonceGap, Future nonce", "Transaction nonce is too distant",
+        "Nonce is too low", "invalid nonce", "NONCE_TOO_LOW",
+        "the tx doesn't have the correct nonce. account has nonce of: 5 tx has nonce of: 4",
+        "Nonce too high. Expected nonce to be 4 but got 5. Note that transactions can't be queued.",
     ),
     "known": (
         "already known", "Known transaction", "AlreadyKnown", "Transaction already imported",
@@ -86,6 +98,10 @@ REFUSED: Final = {
         "Upfront cost exceeds account balance", "sender account balance is too low",
         "insufficient balance for transfer",
     ),
+    "gas": (
+        "intrinsic gas too low", "intrinsic gas too low: gas 20999, minimum needed 21000",
+        "GasLimitTooLow, intrinsic gas", "Intrinsic gas exceeds gas limit",
+    ),
     "underpriced": (
         "transaction underpriced", "replacement transaction underpriced", "FeeTooLowToCompete",
         "Gas price below configured minimum gas price", "FeeTooLow, MaxFeePerGas too low",
@@ -95,6 +111,7 @@ REFUSED: Final = {
     ),
 }  # fmt: skip
 NO_REFUSAL: Final = (
+    "failed to fetch nonce: too many requests", "insufficient balance, recharge your account",
     "txpool is full", "exceeds block gas limit", "invalid sender", "unknown transaction type",
     "transaction type not supported", "oversized data", "upstream failed", "execution reverted",
 )  # fmt: skip
