@@ -26,7 +26,7 @@ from atoll.chain.txqueue import TxQueue
 from atoll.chain.txrecords import TxState
 from atoll.chain.txstatus import NO_MONEY, TRIED_AGAIN, TxStatus
 from atoll.errors import ChainError
-from atoll.protocol.types import Address, Role
+from atoll.protocol.types import Address, JobId, Role
 
 CONFIG = QueueConfig(poll_seconds=0.0, rebroadcast_seconds=3600.0)
 REVERTED = says("eth_estimateGas", 3, "execution reverted: too early")
@@ -218,6 +218,21 @@ async def test_no_kind_of_trouble_of_the_first_endpoint_costs_a_transaction(
     async with opened(troubled, lambda _: None) as (queue, chain, _):
         await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
         assert await is_mined(queue, anvil)
+
+
+@pytest.mark.parametrize("text", ["insufficient funds for gas * price", "intrinsic gas low"])
+async def test_a_call_refused_before_its_first_step_is_of_the_account_and_not_moot(
+    opened: Opened, text: str
+) -> None:
+    async with opened(says("eth_estimateGas", -32000, text)) as (queue, chain, clock):
+        await queue.submit("advance", chain.calls.advance(JobId(1)))
+        await queue.pump()
+        assert state(queue, "advance").state is TxState.QUEUED
+        clock.now += CONFIG.doubt_seconds
+        await queue.pump()
+        ended = state(queue, "advance")
+        assert (ended.state, ended.error) == (TxState.FAILED, NO_MONEY)
+        assert chain.provider.useless_answers == 0
 
 
 async def test_one_that_is_stuck_is_withdrawn_only_where_it_would_fail_for_a_while(

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import fields, is_dataclass, replace
 from enum import IntEnum
 from inspect import isfunction
+from pathlib import Path
 from typing import Any
 
 import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
+from tests.integration.chain.altered import altered, says
 from tests.integration.chain.local_anvil import Anvil
 from tests.support.jobs import manifest_of_preset
 from tests.support.manifests import make_terms
 
+from atoll import Client, ClientConfig
 from atoll.chain import contract_views as views
 from atoll.chain import rpc as rpc_module
 from atoll.chain.call import Call
@@ -25,7 +29,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.revert import decode_revert
 from atoll.chain.view import View
 from atoll.chain.web3_client import deployed, web3_over
-from atoll.errors import RpcUnavailable
+from atoll.errors import ConfigError, RpcUnavailable
 from atoll.protocol.types import Address, Digest, HolderId, JobId, Role, Terms
 from atoll_devnet.processes.faulty_rpc import BUSY, BY_STATUS, FAULTS, TROUBLE, faulty_rpc
 
@@ -261,3 +265,39 @@ async def test_what_hangs_on_one_endpoint_is_not_passed_on(chain: AtollChain) ->
     for question in (w3.eth.filter("latest"), w3.eth.send_transaction({"to": SOMEONE, "value": 1})):
         with pytest.raises(MethodUnavailable):
             await question
+
+
+async def test_a_client_has_web3_and_its_network_s_contracts(
+    anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount], tmp_path: Path
+) -> None:
+    client = Client(anvil.url, deployment, accounts[0], ClientConfig(home=tmp_path))
+    with pytest.raises(ConfigError, match="not open"):
+        client.contract("AtollToken")
+    async with client:
+        assert client.web3 is client.web3
+        assert await client.web3.eth.chain_id == deployment.chain_id
+        balance = client.contract("AtollToken").functions.balanceOf(client.address)
+        assert await balance.call() == await client.chain.token_balance(client.address)
+        with pytest.raises(ConfigError, match="no contract"):
+            client.contract("Token")
+
+
+async def test_without_the_extra_the_error_names_it(
+    chain: AtollChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "web3", None)
+    with pytest.raises(ConfigError) as missing:
+        web3_over(chain.provider)
+    assert missing.value.next_step == "pip install 'atoll[web3]'"
+
+
+async def test_a_call_that_nobody_can_pay_is_refused_and_no_trouble(
+    anvil: Anvil, deployment: Deployment
+) -> None:
+    poor = says("eth_estimateGas", -32000, "insufficient funds for gas * price + value")
+    async with altered(anvil.url, poor) as url:
+        chain = await AtollChain.connect(url, deployment)
+        with pytest.raises(Web3RPCError, match="insufficient funds for gas"):
+            await web3_over(chain.provider).eth.estimate_gas({"to": SOMEONE, "value": 1})
+        assert chain.provider.useless_answers == 0
+        await chain.close()
