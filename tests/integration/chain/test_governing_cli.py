@@ -23,8 +23,8 @@ from atoll.chain.txfile import QUEUE_FILE
 from atoll.chain.txqueue import TxQueue
 from atoll.cli.governing import OURS
 from atoll.cli.main import app
-from atoll.cli.output import moment
 from atoll.errors import AtollError, ConfigError, TransactionFailed
+from atoll.job.readable import moment
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import TOKEN, Address
 

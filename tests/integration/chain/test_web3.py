@@ -18,6 +18,13 @@ from tests.integration.chain.altered import altered, says
 from tests.integration.chain.local_anvil import Anvil
 from tests.support.jobs import manifest_of_preset
 from tests.support.manifests import make_terms
+from web3.exceptions import (
+    BlockNotFound,
+    ContractCustomError,
+    MethodUnavailable,
+    TransactionNotFound,
+    Web3RPCError,
+)
 
 from atoll import Client, ClientConfig
 from atoll.chain import contract_views as views
@@ -32,16 +39,6 @@ from atoll.chain.web3_client import deployed, web3_over
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.protocol.types import Address, Digest, HolderId, JobId, Role, Terms
 from atoll_devnet.processes.faulty_rpc import BUSY, BY_STATUS, FAULTS, TROUBLE, faulty_rpc
-
-pytest.importorskip("web3", reason="pip install 'atoll[web3]'")
-
-from web3.exceptions import (
-    BlockNotFound,
-    ContractCustomError,
-    MethodUnavailable,
-    TransactionNotFound,
-    Web3RPCError,
-)
 
 SOMEONE = Address("0x00000000000000000000000000000000000000AA")
 
