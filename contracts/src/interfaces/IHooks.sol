@@ -61,7 +61,7 @@ interface IMembersHooks {
     function holderOf(uint256 jobId, Role role, uint32 id) external view returns (Holder memory);
     /// @return the first round whose pay a slash took
     function lostFrom(uint256 jobId, Role role, uint32 id) external view returns (uint32);
-    /// @notice Fallen holders whose rounds are not all claimed.
+    /// @notice Slashed holders whose rounds are not all claimed.
     function openSlashes(uint256 jobId) external view returns (uint256);
 
     /// @notice Only escrow: the holder's pay before `to` is claimed.

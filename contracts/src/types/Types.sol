@@ -73,7 +73,7 @@ struct Reveal {
     bytes32 updateRoot;
     bytes32 keyHash; // keccak of the key of the work tags' masks
     bytes32 salt;
-    bytes checkpointCommitments; // state digest and masked work tag of each segment done
+    bytes checkpointCommitments; // state digest and blinded tag of each segment done
     bytes updateCid;
 }
 

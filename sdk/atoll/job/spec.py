@@ -112,6 +112,11 @@ class JobSpec(Group):
                 f"members.min_providers is {here}: with {seats} seats the merge bears "
                 f"{robust_f(seats, rule)} that lie, and no round begins with fewer than {needed}"
             )
+        if RULES[rule].tries_too_many(seats, robust_f(seats, rule)):
+            raise ValueError(
+                f"members.seats is {seats}: {rule} would try too many subsets of so many updates; "
+                "have fewer seats, or choose another method.rule"
+            )
         return self
 
     @classmethod

@@ -199,3 +199,9 @@ def test_a_rule_that_needs_more_asks_for_more_members() -> None:
     assert job.resolve(DATA, None, NUMERICS, NOW).terms.min_providers == 2 * 2 + 3
     with pytest.raises(ConfigError, match="krum bears 1 that lie among 5 or more"):
         PLAIN.but({"members.seats": 4, "method.rule": "krum"})
+
+
+def test_a_rule_that_would_try_too_much_is_refused_before_any_text_is_read() -> None:
+    PLAIN.but({"members.seats": 24, "method.rule": "minimum_diameter"})
+    with pytest.raises(ConfigError, match="would try too many subsets"):
+        PLAIN.but({"members.seats": 28, "method.rule": "minimum_diameter"})
