@@ -63,12 +63,14 @@ class LoopThread:
             tasks.append(self._loop.create_task(make()))
             tasks[0].add_done_callback(finish)
 
+        def cancel() -> None:
+            tasks[0].cancel()  # `start` has run by then
+
         self._loop.call_soon_threadsafe(start)
         try:
             return outcome.result()
         except BaseException:
-            # `tasks[0]` is there once it has started, which it has by the time this runs.
-            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())  # noqa: PLW0108
+            self._loop.call_soon_threadsafe(cancel)
             futures.wait([outcome])
             raise
 
