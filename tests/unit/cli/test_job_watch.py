@@ -2,30 +2,57 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.dashboard.jobs import LIAR, finished
+from tests.unit.dashboard.jobs import LIAR, finished, ledger_of
 from tests.unit.protocol.script import Script
 from typer.testing import CliRunner, Result
 
 from atoll.cli.main import app
 from atoll.cli.network_commands import Network
+from atoll.errors import ConfigError
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.job_update import JobUpdate
+from atoll.job.ledger.history_rows import (
+    RoundHistory,
+    SeatHistory,
+    round_history,
+    seat_history,
+)
 from atoll.job.signs import Signs
+from atoll.protocol.views import JobView
 
-Watch = Callable[[Script], Result]
+Watch = Callable[..., Result]
+
+
+class _Handle(SimpleNamespace):
+    """What a tracker asks of a script's job, beside what the command itself does."""
+
+    id = 7
+
+    def __init__(self, script: Script, **given: Any) -> None:
+        super().__init__(script=script, **given)
+
+    async def view(self) -> JobView:
+        return self.script.net.view  # type: ignore[no-any-return]
+
+    async def history(self) -> list[RoundHistory]:
+        return round_history(ledger_of(self.script), [])
+
+    async def seat_history(self) -> list[SeatHistory]:
+        return seat_history(ledger_of(self.script))
 
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     """Runs the command on a job that stands so, and in which one thing happened."""
 
-    def run(script: Script) -> Result:
+    def run(script: Script, *more: str) -> Result:
         snapshot = JobSnapshot.of(script.net.view)
 
         async def status() -> JobSnapshot:
@@ -40,11 +67,11 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
         @asynccontextmanager
         async def opened(self: Network) -> AsyncIterator[Any]:
-            handle = SimpleNamespace(status=status, follow=follow, signs=signs)
+            handle = _Handle(script, status=status, follow=follow, signs=signs)
             yield SimpleNamespace(attach=lambda job: handle)
 
         monkeypatch.setattr(Network, "open", opened)
-        return CliRunner().invoke(app, ["job", "watch", "7"], catch_exceptions=False)
+        return CliRunner().invoke(app, ["job", "watch", "7", *more], catch_exceptions=False)
 
     return run
 
@@ -70,3 +97,24 @@ def test_what_speaks_against_the_models_is_said_at_the_end(watch: Watch) -> None
     lines = watch(finished()).stderr.splitlines()
     assert lines[0].startswith(f"warning    rounds 0, 1 are tainted: what seat {LIAR} sent")
     assert lines[-1].startswith("job 7 has ended")
+
+
+def test_a_tracker_that_is_not_installed_ends_it_before_anything_is_told(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match="wandb is not installed") as refused:
+        watch(Script.ready(), "--log", "wandb")
+    assert refused.value.next_step == "pip install 'atoll[wandb]'"
+    assert watch(Script.ready(), "--log", "paper").exit_code == 2
+
+
+def test_a_tracker_is_told_what_the_terminal_is(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[int] = []
+    tracker = SimpleNamespace(log=lambda values, step: logged.append(step), close=lambda: None)
+    monkeypatch.setattr("atoll.job.tracking.open_tracker", lambda *_: tracker)
+    done = watch(finished(), "--log", "trackio")
+    assert (done.exit_code, logged) == (0, [1, 2])
+    assert done.stdout == "it happened\n"
