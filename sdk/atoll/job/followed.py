@@ -194,8 +194,8 @@ class FollowedJob:
 
     def own_manifest(self) -> Manifest | None:
         """The manifest, where the job was submitted from this home."""
-        own = self.client.submissions.of_job(self.id)
-        return None if own is None else Manifest.from_bytes(own.manifest)
+        submission = self.client.submissions.of_job(self.id)
+        return None if submission is None else Manifest.from_bytes(submission.manifest)
 
     async def is_handed_over(self) -> bool:
         """Whether verifiers hold the data, so that nobody needs the submitter's copy."""

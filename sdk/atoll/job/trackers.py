@@ -40,13 +40,17 @@ class _Run:
     """A run of trackio or of Weights & Biases, which is called alike."""
 
     def __init__(self, library: Any, name: str, config: Mapping[str, Any]) -> None:
-        self._run = library.init(project=PROJECT, name=name, config=dict(config))
+        self._library = library
+        with redirect_stdout(sys.stderr):
+            library.init(project=PROJECT, name=name, config=dict(config))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(values), step=step)
+        with redirect_stdout(sys.stderr):
+            self._library.log(dict(values), step=step)
 
     def close(self) -> None:
-        self._run.finish()
+        with redirect_stdout(sys.stderr):
+            self._library.finish()
 
 
 class _Board:
@@ -79,13 +83,13 @@ def open_tracker(tracker: TrackerName, name: str, config: Mapping[str, Any]) -> 
         ConfigError: its library is not installed.
     """
     module, make = _MODULES[tracker]
-    with redirect_stdout(sys.stderr):
-        return make(_library(tracker, module), name, config)
+    return make(_library(tracker, module), name, config)
 
 
 def _library(tracker: TrackerName, module: str) -> Any:
     try:
-        return importlib.import_module(module)
+        with redirect_stdout(sys.stderr):
+            return importlib.import_module(module)
     except ImportError as error:
         lacks = f"{error.name} is" if error.name else "something of it is"
         raise ConfigError(

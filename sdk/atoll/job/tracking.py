@@ -5,9 +5,8 @@ Rule of this file: a round is logged once, in its order.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, redirect_stdout
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any, Final, TypeAlias
 
@@ -72,8 +71,7 @@ class _Rounds:
             await self.look()
 
     def close(self) -> None:
-        with redirect_stdout(sys.stderr):
-            self._tracker.close()
+        self._tracker.close()
 
     async def look(self, *, is_over: bool = False) -> None:
         """Logs the rounds that are complete; where the job is over all are."""
@@ -86,15 +84,14 @@ class _Rounds:
             self._logged = len(ready)
 
     def _log(self, rounds: Sequence[RoundHistory], seats: Sequence[SeatHistory]) -> None:
-        with redirect_stdout(sys.stderr):
-            for row in rounds:
-                if row.round == 0 and row.loss_before is not None:
-                    self._tracker.log({"round/loss": row.loss_before}, 0)
-                values = _values("round", asdict(row), ROUND_VALUES)
-                for seat in seats:
-                    if seat.round == row.round:
-                        values |= _values(f"seat_{seat.seat}", asdict(seat), SEAT_VALUES)
-                self._tracker.log(values, row.round + 1)
+        for row in rounds:
+            if row.round == 0 and row.loss_before is not None:
+                self._tracker.log({"round/loss": row.loss_before}, 0)
+            values = _values("round", asdict(row), ROUND_VALUES)
+            for seat in seats:
+                if seat.round == row.round:
+                    values |= _values(f"seat_{seat.seat}", asdict(seat), SEAT_VALUES)
+            self._tracker.log(values, row.round + 1)
 
 
 def _complete(item: JobUpdate | RoundFigures) -> int:

@@ -161,9 +161,11 @@ class Library(ModuleType):
         return self
 
     def log(self, values: Mapping[str, float], step: int) -> None:
+        print("logged")  # noqa: T201
         self.calls.append((dict(values), step))
 
     def finish(self) -> None:
+        print("* finished")  # noqa: T201
         self.calls.append("finish")
 
 
@@ -179,7 +181,7 @@ def test_a_run_has_a_project_a_name_and_the_jobs_terms(
     begun = {"project": "atoll", "name": "job-7", "config": {"rounds": 2}}
     assert library.calls == [begun, ({"round/loss": 3.0}, 1), "finish"]
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "* started\n")
+    assert (out, err) == ("", "* started\nlogged\n* finished\n")
 
 
 @pytest.mark.parametrize("name", list(TrackerName))
