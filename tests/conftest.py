@@ -23,6 +23,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch reads them
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ["ATOLL_NETWORKS"] = os.devnull  # whatever network the user of this machine chose
 
 import eth_account  # noqa: F401 (before atoll.chain, which undoes what this does to recursion)
 import pytest

@@ -169,7 +169,8 @@ def fund_command(
 
     if deployment is None:
         raise ConfigError(
-            "which network is not said", next_step="pass --deployment FILE of `atoll devnet up`"
+            "which network is not said",
+            next_step="`atoll network use FILE` of `atoll devnet up`, or pass --deployment FILE",
         )
     asyncio.run(give(account, tokens, rpc, deployment))
     emit({"account": account, "tokens": tokens}, f"{account} has the money", as_json=json)

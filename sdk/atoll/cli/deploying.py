@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from atoll.cli import governing
+from atoll.cli import governing, network_choice
 from atoll.cli.key_commands import password_from
 from atoll.cli.network_commands import (
     DEFAULT_RPC,
@@ -142,6 +142,7 @@ def verify(rpc: Rpc = DEFAULT_RPC, deployment: DeploymentFile = None, json: Json
     _verify(rpc, deployment, json=json)
 
 
+app.command()(network_choice.use)
 for each in (governing.pause, governing.resume, governing.propose, governing.apply):
     app.command()(each)
 app.add_typer(governing.owner, name="owner")

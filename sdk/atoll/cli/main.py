@@ -90,7 +90,7 @@ class LazyGroup(TyperGroup):
             module, _, attribute = self._places[name].partition(":")
             command = typer.main.get_command(getattr(importlib.import_module(module), attribute))
             command.name = name
-            _join_lines(command)
+            _finish(command)
         return name, command, rest
 
     def _add_plugins(self) -> None:
@@ -98,8 +98,16 @@ class LazyGroup(TyperGroup):
             if plugin.name not in self.commands:
                 command = typer.main.get_command(plugin.load())
                 command.name = plugin.name
-                _join_lines(command)
+                _finish(command)
                 self.add_command(command)
+
+
+def _finish(command: Any) -> None:
+    """What no module of commands does for itself."""
+    from atoll.cli.network_choice import take_chosen
+
+    _join_lines(command)
+    take_chosen(command)
 
 
 def _join_lines(command: Any) -> None:

@@ -1,4 +1,6 @@
-"""Which chain, contracts and key a command is about: flag, then environment, then default."""
+"""Which chain, contracts and key a command is about: flag, then environment, then what
+`atoll network use` kept, then default.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +167,8 @@ def need_deployment(path: Path | None) -> Path:
     if path is None:
         raise ConfigError(
             "which network? no deployment file is named",
-            next_step="pass --deployment FILE, or start a local network with `atoll devnet up`",
+            next_step="choose one with `atoll network use FILE` or pass --deployment FILE; `atoll "
+            "devnet up` starts a local one",
         )
     return path.expanduser()
 

@@ -26,6 +26,7 @@ from atoll.chain.txqueue import TxQueue, unspent_key
 from atoll.chain.txstatus import TxStatus
 from atoll.chain.web3_client import deployed, web3_over
 from atoll.errors import ConfigError
+from atoll.job.chosen_network import chosen_network
 from atoll.job.figures import Figures
 from atoll.job.following import JobFollower
 from atoll.job.sending import Sender
@@ -134,7 +135,8 @@ class Connection:
 
     @classmethod
     def from_env(cls, config: ClientConfig | None = None) -> Self:
-        """A client of the network and key that the command line's variables name.
+        """A client of the network and key that the command line's variables name, or of the network
+        that `atoll network use` chose.
 
         They are ATOLL_RPC, ATOLL_DEPLOYMENT, ATOLL_KEYSTORE and ATOLL_PASSWORD_FILE; without a
         keystore it only watches. ATOLL_HOME, ATOLL_HOST, ATOLL_PORT, ATOLL_PUBLIC_URL and
@@ -145,8 +147,14 @@ class Connection:
                 cannot be used.
         """
         found = {name: os.environ.get(f"ATOLL_{name}") for name in _VARIABLES}
+        if (network := chosen_network()) is not None:
+            found["RPC"] = found["RPC"] or network.rpc
+            found["DEPLOYMENT"] = found["DEPLOYMENT"] or str(network.deployment)
         if found["DEPLOYMENT"] is None:
-            raise ConfigError("ATOLL_DEPLOYMENT is not set", next_step="name a deployment file")
+            raise ConfigError(
+                "ATOLL_DEPLOYMENT is not set",
+                next_step="name a deployment file, or choose one with `atoll network use FILE`",
+            )
         rpc, config = (found["RPC"] or DEFAULT_RPC).split(","), _with_variables(config)
         if found["KEYSTORE"] is None:
             return cls(rpc, found["DEPLOYMENT"], None, config)
