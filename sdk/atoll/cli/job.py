@@ -125,11 +125,15 @@ def check(
     file: File,
     settings: Settings = None,
     home: Home = DEFAULT_HOME,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="What each role needs, and every figure's reason.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Say what a job costs and needs, and every figure that is computed. Spends nothing."""
+    """Say what a job is, costs and takes, and what is wrong with it. Spends nothing."""
     from atoll.chain.txconfig import QueueConfig
     from atoll.job.quote import quote, report
+    from atoll.job.quote_summary import million_wei, summary, training_share
     from atoll.job.sizing import size_job
 
     spec = chosen_job(file, "", None, settings)
@@ -139,8 +143,14 @@ def check(
     assert draft.pace is not None  # `size_job` measures
     look = quote(draft, draft.pace, QueueConfig().fee_cap)
     figures = [asdict(figure) for figure in draft.figures]
-    more = {"computed": figures, "data": draft.read.to_json_value() if draft.read else None}
-    emit(look.to_json_value() | more, report(draft, look), as_json=json)
+    more = {
+        "computed": figures,
+        "data": draft.read.to_json_value() if draft.read else None,
+        "million_wei": str(million_wei(draft.manifest.terms, look)),
+        "training_share": float(training_share(look)),
+    }
+    text = summary(draft, look) + (f"\n\n{report(draft, look)}" if explain else "")
+    emit(look.to_json_value() | more, text, as_json=json)
 
 
 @app.command()

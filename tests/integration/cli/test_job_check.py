@@ -28,7 +28,7 @@ def test_every_file_and_row_is_told(as_json: bool, tmp_path: Path) -> None:
     job = PLAIN.but({"model": tiny_model(), "rounds": 1, "data.paths": [str(texts)]})
     file, home = tmp_path / "job.toml", tmp_path / "home"
     file.write_text(to_toml(job))
-    ask = ["job", "check", str(file), "--home", str(home), *["--json"] * as_json]
+    ask = ["job", "check", str(file), "--home", str(home), "--json" if as_json else "--explain"]
 
     refused = CliRunner().invoke(app, ask)
     assert refused.exit_code != 0
@@ -37,6 +37,8 @@ def test_every_file_and_row_is_told(as_json: bool, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     if as_json:
         assert json.loads(done.stdout)["kept_share"] > 0.9
+        assert 0 < json.loads(done.stdout)["training_share"] < 1
+        assert int(json.loads(done.stdout)["million_wei"]) > 0
         data = json.loads(done.stdout)["data"]
         assert [Path(name).name for name in data["train"]] == ["notes.csv", "train.jsonl"]
         assert {Path(one["path"]).name: one["reason"] for one in data["excluded"]} == {
@@ -51,3 +53,6 @@ def test_every_file_and_row_is_told(as_json: bool, tmp_path: Path) -> None:
         assert "2 files (notes.csv, train.jsonl) to train on" in done.stdout
         assert "excluded   3 of the folders: .gitattributes (hidden); README.md" in done.stdout
         assert "skipped    3 rows: 3 null in place of text" in done.stdout
+        brief = CliRunner().invoke(app, [*ask[:-1], "--set", "data.bad_rows=skip"])
+        assert brief.stdout.splitlines()[0] == done.stdout.splitlines()[0]
+        assert len(brief.stdout.splitlines()) <= 10 < len(done.stdout.splitlines())

@@ -1,0 +1,50 @@
+"""The first lines of a quote: what, for how much, how long, and what is wrong with it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from atoll.job.draft import Draft
+from atoll.job.event_text import rounds_text, tokens
+from atoll.job.groups import duration_text, tokens_text
+from atoll.job.quote import Quote
+from atoll.protocol.types import Terms
+
+MILLION = 10**6
+
+
+def trained_tokens(terms: Terms) -> int:
+    """What all seats train on in all rounds, a token each time that it is trained on."""
+    steps = terms.rounds * terms.seats * terms.segments * terms.segment_steps
+    return steps * terms.tokens_per_step
+
+
+def million_wei(terms: Terms, look: Quote) -> int:
+    """The whole price at most, for a million tokens trained on; rounded down."""
+    return look.budget_wei * MILLION // trained_tokens(terms)
+
+
+def training_share(look: Quote) -> Fraction:
+    """Of the price, what pays for training; the rest pays for merges and audits."""
+    return Fraction(look.training_wei, look.budget_wei) if look.budget_wei else Fraction(0)
+
+
+def summary(draft: Draft, look: Quote) -> str:
+    """Seven lines, and one for each warning."""
+    manifest, terms = draft.manifest, draft.manifest.terms
+    lines = [
+        f"job        {manifest.name}: {look.parameters:,} parameters, "
+        f"{rounds_text(look.rounds)} of {manifest.inner.steps} steps, {terms.seats} seats",
+        f"data       {look.train_tokens:,} tokens, of which {trained_tokens(terms):,} are trained "
+        "on, counted each time",
+        f"price      {tokens_text(look.budget_wei)} tokens at most, and "
+        f"{tokens(look.gas_wei)} of the chain's coin for gas",
+        f"a million  {tokens(million_wei(terms, look))} tokens for a million tokens trained on",
+        f"training   {float(training_share(look)):.0%} of the price pays for it, the rest for "
+        "merges and audits",
+        f"time       about {duration_text(max(1, look.seconds_expected))} with members like this "
+        f"machine; closed after {duration_text(look.seconds_at_most)}",
+        *(f"warning: {text}" for text in look.warnings),
+        "--explain has every figure and its reason; what is submitted becomes public",
+    ]
+    return "\n".join(lines)

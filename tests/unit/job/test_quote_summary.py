@@ -1,0 +1,39 @@
+"""The first lines of `atoll job check`, by numbers that are multiplied out here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.support.jobs import PLAIN
+from tests.unit.job.test_plan import PACE
+from tests.unit.job.test_spec import DATA, NOW, NUMERICS
+
+from atoll.job.draft import Draft
+from atoll.job.quote import quote
+from atoll.job.quote_summary import million_wei, summary, trained_tokens, training_share
+
+DRAFT = Draft("key", PLAIN, PLAIN.resolve(DATA, None, NUMERICS, NOW), (), PACE)
+
+
+def test_tokens_are_counted_each_time_and_the_price_is_of_a_million_of_them() -> None:
+    manifest, look = DRAFT.manifest, quote(DRAFT, PACE, fee_cap=1)
+    terms = manifest.terms
+    count = 4 * terms.seats * 40 * 8 * manifest.model.seq
+    assert trained_tokens(terms) == count
+    assert look.training_wei == count * 10**12  # at a millionth of a token
+    assert million_wei(terms, look) == look.budget_wei * 10**6 // count
+    assert training_share(look) * look.budget_wei == look.training_wei
+    assert million_wei(terms, look) > 10**18  # training alone is one token a million
+
+
+def test_few_lines_have_what_is_asked_first_and_every_warning() -> None:
+    look = quote(DRAFT, PACE, fee_cap=1)
+    calm, noted = replace(look, warnings=()), replace(look, warnings=("half is unknown", "late"))
+    lines = summary(DRAFT, calm).splitlines()
+    starts = ["job", "data", "price", "a million", "training", "time", "--explain"]
+    assert [line[:10].split("  ")[0].strip() for line in lines[:6]] == starts[:6]
+    assert lines[6].startswith(starts[6])
+    assert len(lines) == 7
+    text = summary(DRAFT, noted)
+    assert "\nwarning: half is unknown\nwarning: late\n" in text
+    assert len(text.splitlines()) == 9
