@@ -36,12 +36,13 @@ def unconnected(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_payment_that_cannot_be_made_costs_no_work(
     command: tuple[str, ...], words: tuple[str, ...], why: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "job.toml").touch()
     with pytest.MonkeyPatch.context() as here:
         here.chdir(tmp_path)
         done = CliRunner().invoke(app, [*command, *words])
     assert isinstance(done.exception, ConfigError)
     assert why in str(done.exception)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["job.toml"]
 
 
 @pytest.mark.parametrize("size", ["1e400", "1e300", "nan", "0"])
