@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from atoll.errors import ConfigError
+from atoll.job.groups import is_hub
 from atoll.job.presets import PRESETS
 from atoll.job.spec import JobSpec, least_providers, method_chosen
 from atoll_devnet.processes.chain import Backend
@@ -92,8 +93,8 @@ def with_text(job: JobSpec) -> JobSpec:
     Raises:
         ConfigError: a path that does not exist.
     """
-    for path in map(Path, (*job.data.paths, *job.data.held_out_paths)):
-        if not path.exists():
+    for path in (*job.data.paths, *job.data.held_out_paths):
+        if not is_hub(path) and not Path(path).exists():
             raise ConfigError(
                 f"no such file or folder: {path}", next_step="correct the path of the job's text"
             )

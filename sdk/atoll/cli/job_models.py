@@ -26,6 +26,13 @@ Round = Annotated[
 License = Annotated[str, typer.Option("--license", help="For the card, as the Hub names it.")]
 BaseModel = Annotated[str, typer.Option(help="For the card, as the Hub names it.")]
 Folder = Annotated[Path, typer.Argument(help="Where the model goes.")]
+PushTo = Annotated[
+    str | None,
+    typer.Option("--push-to", metavar="USER/NAME", help="Put it on the Hugging Face Hub, too."),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Let --push-to overwrite what that repository has.")
+]
 Merged = Annotated[
     bool,
     typer.Option("--merged", help="Adapters added to the model that they were trained on."),
@@ -48,6 +55,8 @@ def result(
     clean: Clean = False,
     license_: License = "unknown",
     base_model: BaseModel = "",
+    push_to: PushTo = None,
+    force: Force = False,
     *,
     network: Network,
     json: Json = False,
@@ -60,9 +69,11 @@ def result(
     --merged what `transformers` does.
     """
     from atoll.job.certified import check_folder
+    from atoll.job.hub_push import check_destination, push_model
     from atoll.job.model_card import Labels
 
     check_folder(folder)
+    destination = check_destination(push_to, force=force) if push_to is not None else None
     labels = Labels(license_, base_model)
 
     async def work() -> tuple[int | None, Delivery | None, Signs]:
@@ -86,6 +97,9 @@ def result(
         for line in sign_lines(found.signs(signs)):
             say(line)
         told["delivery"] = found.to_json_value()
+    if destination is not None:
+        told["pushed"] = push_model(folder, destination, f"Job {job} of Atoll")
+        say(f"pushed: {told['pushed']}")
     emit(told | {"signs": signs.to_json_value()}, str(folder), as_json=json)
 
 

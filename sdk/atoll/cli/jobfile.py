@@ -34,9 +34,9 @@ def _existing_text(paths: list[str] | None) -> list[str] | None:
     return paths
 
 
-def _existing_folder(folder: Path | None) -> Path | None:
-    """Raises ConfigError, as for text; a folder of a hub has lost a slash of `://` as a path."""
-    if folder is not None and ":/" not in str(folder) and not folder.is_dir():
+def _existing_folder(folder: str | None) -> str | None:
+    """Raises ConfigError, as for text."""
+    if folder is not None and "://" not in folder and not Path(folder).is_dir():
         raise ConfigError(f"no such folder: {folder}", next_step="correct --init")
     return folder
 
@@ -54,7 +54,12 @@ Preset = Annotated[
 ]
 Text = Annotated[
     list[str] | None,
-    typer.Option("--data", metavar="PATH", help="Text files or folders.", callback=_existing_text),
+    typer.Option(
+        "--data",
+        metavar="PATH",
+        help="Text files or folders, or hf://datasets/user/name.",
+        callback=_existing_text,
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -62,11 +67,11 @@ Settings = Annotated[
 ]
 Job = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)]
 InitFolder = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--init",
         metavar="FOLDER",
-        help="A Hugging Face folder to train on.",
+        help="A Hugging Face folder to train on, or hf://user/model.",
         callback=_existing_folder,
     ),
 ]
@@ -77,7 +82,7 @@ def chosen_job(
     name: str,
     data: list[str] | None,
     settings: list[str] | None,
-    init: Path | None = None,
+    init: str | None = None,
 ) -> JobSpec:
     """The job of a file, or else of a preset, with the changes of the command line.
 
@@ -92,7 +97,7 @@ def chosen_job(
     changes: dict[str, Any] = {}
     if init is not None:
         # The folder says what the model is.
-        changes |= {"init.folder": str(init), "model": None}
+        changes |= {"init.folder": init or ".", "model": None}
     changes |= dict(map(parse_setting, settings or []))
     if data:
         # Text: an empty one, as of a variable that is not set, would be this folder as a path.

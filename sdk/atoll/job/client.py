@@ -36,6 +36,7 @@ from atoll.job.event_text import tokens
 from atoll.job.following import job_created
 from atoll.job.groups import tokens_text, wei_of
 from atoll.job.handle import JobHandle
+from atoll.job.hub import pin_hub
 from atoll.job.plan import BondFloors, priced
 from atoll.job.prepare_manifest import (
     OnProgress,
@@ -121,6 +122,7 @@ class Client(Connection):
             StorageError, ConfigError: the data cannot be used; the train extra is missing.
         """
         chosen = spec if isinstance(spec, JobSpec) else JobSpec.read(spec)
+        chosen, pinned = await asyncio.to_thread(pin_hub, chosen)
         said = to_toml(chosen)
         chosen, init = await asyncio.to_thread(prepare_weights, chosen, self.store)
         text = await asyncio.to_thread(prepare_text, chosen, self.store, on_progress)
@@ -133,7 +135,7 @@ class Client(Connection):
                 job = await self._found(manifest)
             if not (again and job) and (job is not None or self._stands(manifest, now)):
                 draft = Draft(key, chosen, manifest, job=job, said=said)
-                return replace(draft, read=text.account, notes=text.notes)
+                return replace(draft, read=text.account, notes=(*pinned, *text.notes))
             # Its second is all that tells another job of the same words from this one.
             now = max(now, manifest.created + 1)
         after = None if again else 0 if known is None else known.id
@@ -144,7 +146,7 @@ class Client(Connection):
             draft = await write_draft(key, chosen, found, now, floors, ask=measuring)
             manifest = await with_program(draft.manifest, self.store, ask)
         draft = replace(draft, manifest=manifest, said=said, after=after)
-        return replace(draft, read=text.account, notes=text.notes)
+        return replace(draft, read=text.account, notes=(*pinned, *text.notes))
 
     async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:
         """The manifest of `draft`. Raises as that."""

@@ -37,10 +37,12 @@ class Draft:
         figures: what was excluded and is computed.
         pace: what was measured; None where nothing had to be.
         job: its number, where it is on the chain already.
-        said: the job's file as it was, with nothing computed.
+        said: the job's file as it was, with nothing computed but the commits of what it names on
+            the Hub.
         floors: of the network that it is for.
         read: what became of every file and row of the text.
-        notes: what a person should know of how the tokenizer took the text.
+        notes: what a person should know of what was taken from the Hub, and of how the tokenizer
+            took the text.
         after: number of the last submission of these words that it knows of, 0 of none: a later one
             is the same job, whichever program submits it. None where it is to be another one.
     """

@@ -169,6 +169,16 @@ Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidat
 Count = Annotated[int, Field(ge=1, lt=1 << 32)]
 
 
+def is_hub(text: str) -> bool:
+    """Whether it names something of the Hugging Face Hub, and no path of this machine."""
+    return text.startswith("hf://")
+
+
+def _beside(folder: Path, text: str) -> str:
+    """A path taken from `folder`; what is no path stays."""
+    return text if not text or is_hub(text) else str(folder / text)
+
+
 class Group(BaseModel):
     """Frozen, strict, without unknown keys."""
 
@@ -182,7 +192,9 @@ class Init(Group):
         default=0, description="of the first weights, where they are drawn"
     )
     folder: str = Field(
-        default="", description="a Hugging Face folder to start from; if empty, weights are drawn"
+        default="",
+        description="a Hugging Face folder to start from, or hf://user/model[@revision]; if empty, "
+        "weights are drawn",
     )
     seq: Count | None = Field(
         default=None,
@@ -191,14 +203,16 @@ class Init(Group):
 
     def beside(self, folder: Path) -> Self:
         """The same with a relative path taken from `folder`."""
-        return self.model_copy(update={"folder": str(folder / self.folder) if self.folder else ""})
+        return self.model_copy(update={"folder": _beside(folder, self.folder)})
 
 
 class Data(Group):
     """The text to train on. It becomes public."""
 
     paths: Texts = Field(
-        default=(), description="files and folders; from this file's folder if relative"
+        default=(),
+        description="files and folders, from this file's folder if relative, or "
+        "hf://datasets/user/name[/path][@revision]",
     )
     format: Literal["auto", "text", "jsonl", "csv", "parquet", "datasets"] = Field(
         default="auto", description="of all files; auto goes by their names"
@@ -215,7 +229,9 @@ class Data(Group):
     suffixes: Texts = Field(default=(), description="of the files taken from folders; all if empty")
     hidden: bool = Field(default=False, description="whether hidden files of folders are taken too")
     tokenizer: str = Field(
-        default="", description="a tokenizer.json or its folder; if empty, a token is a byte"
+        default="",
+        description="a tokenizer.json, its folder, or hf://user/model[@revision]; if empty, a "
+        "token is a byte",
     )
     end_token: str = Field(
         default="", description="what ends a document; if empty what the tokenizer's folder says"
@@ -230,9 +246,9 @@ class Data(Group):
 
     def beside(self, folder: Path) -> Self:
         """The same with relative paths taken from `folder`."""
-        tokenizer = str(folder / self.tokenizer) if self.tokenizer else ""
-        paths = tuple(str(folder / path) for path in self.paths)
-        held_out_paths = tuple(str(folder / path) for path in self.held_out_paths)
+        tokenizer = _beside(folder, self.tokenizer)
+        paths = tuple(_beside(folder, path) for path in self.paths)
+        held_out_paths = tuple(_beside(folder, path) for path in self.held_out_paths)
         changes = {"paths": paths, "held_out_paths": held_out_paths, "tokenizer": tokenizer}
         return self.model_copy(update=changes)
 

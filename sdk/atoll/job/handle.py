@@ -28,6 +28,7 @@ from atoll.job.early_stopping import early_stopping_of, stops_early
 from atoll.job.figures import RoundFigures, cid_of
 from atoll.job.followed import FollowedJob, Tell, rounds_merged, sentence, untold
 from atoll.job.groups import wei_of
+from atoll.job.hub_push import with_sources
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.ledger.round_rows import safe_round
 from atoll.job.model_card import NO_LABELS, Labels, Origin
@@ -229,7 +230,11 @@ class JobHandle(FollowedJob):
         if dress.merged and manifest.lora is not None:
             await fetch_base(self.client.fetcher_of(self.id), manifest)
         figures = await self.figures()
-        origin = Origin(ledger, manifest, rounds, figures, dress.labels, dress.delivery)
+        written = self.client.submissions.of_job(self.id)
+        labels = dress.labels
+        if written is not None and written.spec:
+            labels = with_sources(labels, JobSpec.of(parse_toml(written.spec), "the job's file"))
+        origin = Origin(ledger, manifest, rounds, figures, labels, dress.delivery)
         write = partial(export, merged=dress.merged)
         await asyncio.to_thread(write, self.client.store, origin, model, folder)
         return folder

@@ -30,10 +30,13 @@ _MERGES = ("round", "revealed", "available", "excluded", "signed by")
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What a card says that no manifest has: `license` and `base_model` as the Hub names them."""
+    """What a card says that no manifest has: `license`, `base_model` and `datasets` as the Hub
+    names them, and as `sources` the commits of the Hub that the job's file names."""
 
     license: str = UNKNOWN_LICENSE
     base_model: str = ""
+    datasets: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 NO_LABELS = Labels()
@@ -88,6 +91,7 @@ def facts(origin: Origin) -> dict[str, Any]:
             "held_out_cid": _cid(data.eval_cid),
             "tokenizer_cid": _cid(data.tokenizer_cid),
         },
+        "sources": list(origin.labels.sources),
         "init": {"seed": init.seed, "cid": _cid(init.cid), "root": _hex(init.root)},
         "rounds": [_round(view, row) for row in round_rows(origin.ledger)[: origin.merged]],
         "members": member_work(work_done(view, rounds)),
@@ -126,8 +130,9 @@ def _front_matter(origin: Origin, told: dict[str, Any]) -> list[str]:
     lines += (
         [f"base_model: {json.dumps(origin.labels.base_model)}"] if origin.labels.base_model else []
     )
-    sets = [told["data"]["train_cid"], told["data"]["held_out_cid"]]
-    lines += ["datasets:", *(f"- {json.dumps(cid)}" for cid in sets if cid)]
+    data = told["data"]
+    sets = [*origin.labels.datasets, data["train_cid"], data["held_out_cid"]]
+    lines += ["datasets:", *(f"- {json.dumps(name)}" for name in sets if name)]
     return [*lines, "tags:", "- atoll", "- decentralized-training", "---", ""]
 
 
@@ -147,6 +152,7 @@ def _head(told: dict[str, Any]) -> list[str]:
         ("held-out text", data["held_out_cid"]),
         ("tokenizer", data["tokenizer_cid"]),
         ("first weights", given if init["cid"] else drawn),
+        *(("from the Hub, says the submitter", source) for source in told["sources"]),
     ]
     name = json.dumps(told["name"]).replace("`", "'")
     intro = [f"# `{name}`", "", "Trained by strangers with Atoll, and checked by replays.", ""]

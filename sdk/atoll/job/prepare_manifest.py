@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from atoll.errors import ConfigError
 from atoll.job.asking import Ask, missing_extra
+from atoll.job.hub import local_model, local_text, local_tokenizer
 from atoll.job.spec import JobSpec
 from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.protocol.types import Digest
@@ -44,7 +44,7 @@ def prepare_text(
         ConfigError: no text is named.
         DataUnusable: a file cannot be read, there is too little text, or the model's vocabulary
             is smaller than the tokenizer's.
-        StorageError: the store cannot be written.
+        StorageError: the store cannot be written, or what is on the Hub not be fetched.
     """
     # tokenizers and numpy take half a second to load
     from atoll.train.corpus.enough import Appetite, check_enough  # noqa: PLC0415
@@ -56,20 +56,20 @@ def prepare_text(
         step = "write data.paths into the job's file, as `atoll job new --data PATH` does"
         raise ConfigError("the job names no text", next_step=step)
     options = DataOptions(
-        paths=tuple(map(Path, chosen.paths)),
+        paths=tuple(map(local_text, chosen.paths)),
         format=chosen.format,
         field=chosen.field,
         chat=chosen.chat,
         bad_rows=chosen.bad_rows,
         suffixes=frozenset(chosen.suffixes) or None,
         hidden=chosen.hidden,
-        tokenizer=Path(chosen.tokenizer) if chosen.tokenizer else None,
+        tokenizer=local_tokenizer(chosen.tokenizer) if chosen.tokenizer else None,
         end_token=chosen.end_token,
         held_out=chosen.held_out,
-        held_out_paths=tuple(map(Path, chosen.held_out_paths)),
+        held_out_paths=tuple(map(local_text, chosen.held_out_paths)),
         max_tokens=chosen.max_tokens,
         model_vocab=model.vocab if model else None,
-        model_folder=Path(spec.init.folder) if spec.init.folder else None,
+        model_folder=local_model(spec.init.folder) if spec.init.folder else None,
     )
     prepared = prepare(options, store, on_progress)
     if model is not None:
@@ -87,7 +87,7 @@ def prepare_weights(spec: JobSpec, store: LocalStore) -> tuple[JobSpec, InitSpec
     Raises:
         ConfigError: the folder cannot be used, or the spec describes another model; the train
             extra is missing.
-        StorageError: the store cannot be written.
+        StorageError: the store cannot be written, or what is on the Hub not be fetched.
     """
     if not spec.init.folder:
         return spec, None
@@ -96,7 +96,7 @@ def prepare_weights(spec: JobSpec, store: LocalStore) -> tuple[JobSpec, InitSpec
     except ImportError as error:
         raise missing_extra("starting from a folder") from error
     seq = spec.init.seq if spec.model is None else spec.model.seq
-    prepared = prepare_init(Path(spec.init.folder), seq, store)
+    prepared = prepare_init(local_model(spec.init.folder), seq, store)
     if spec.model not in (None, prepared.model):
         raise ConfigError(
             f"[model] is not the model of {spec.init.folder}",

@@ -10,6 +10,7 @@ from pathlib import Path
 from atoll.chain.deploy import DEFAULT_PARAMS
 from atoll.job.asking import asking
 from atoll.job.draft import Draft, PreparedParts, write_draft
+from atoll.job.hub import pin_hub
 from atoll.job.plan import BondFloors
 from atoll.job.prepare_manifest import (
     OnProgress,
@@ -33,6 +34,7 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
         AtollError: as `Client.draft`.
     """
     store = LocalStore(home / "store")
+    spec, pinned = await asyncio.to_thread(pin_hub, spec)
     spec, init = await asyncio.to_thread(prepare_weights, spec, store)
     text = await asyncio.to_thread(prepare_text, spec, store, on_progress)
     data = text.spec(spec.evaluate.batches)
@@ -42,4 +44,4 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     async with asking() as ask:
         found = PreparedParts(data, init, await machine_numerics(ask))
         draft = await write_draft(key, spec, found, now, floors, ask=ask)
-        return replace(draft, read=text.account, notes=text.notes)
+        return replace(draft, read=text.account, notes=(*pinned, *text.notes))

@@ -137,6 +137,11 @@ def _is_cache(folder: Path) -> bool:
     return all(part.is_dir() and not part.is_symlink() for part in parts)
 
 
+def chosen_snapshot(folder: Path) -> Path:
+    """The folder itself, or of a cache the snapshot that is meant. Raises DataUnusable."""
+    return _snapshot(folder) if _is_cache(folder) else folder
+
+
 def _of_cache(cache: Path) -> Iterator[tuple[Path, Path | Excluded]]:
     chosen = _snapshot(cache)
     for snapshot in sorted((cache / "snapshots").iterdir()):
