@@ -93,40 +93,40 @@ class _Refused(Exception):
         self.response = response
 
 
-def _app(hub: LocalHub) -> web.Application:
-    routes = web.RouteTableDef()
+class _Routes:
+    """What each route answers; the table of them is `_app`'s."""
 
-    def may_write(request: web.Request) -> bool:
+    def __init__(self, hub: LocalHub) -> None:
+        self._hub = hub
+
+    def may_write(self, request: web.Request) -> bool:
         return request.headers.get("Authorization") == f"Bearer {TOKEN}"
 
-    def repo_of(request: web.Request, kind: str | None = None) -> Repo:
+    def repo_of(self, request: web.Request, kind: str | None = None) -> Repo:
         kind = kind or request.match_info["kind"]
         name = f"{kind}/{request.match_info['user']}/{request.match_info['name']}"
-        repo = hub.repos.get(name)
-        if repo is None or (repo.private and not may_write(request)):
+        repo = self._hub.repos.get(name)
+        if repo is None or (repo.private and not self.may_write(request)):
             raise _Refused(_refused(404, "RepoNotFound", "Repository not found"))
         return repo
 
-    def commit_of(repo: Repo, request: web.Request) -> str:
+    def commit_of(self, repo: Repo, request: web.Request) -> str:
         sha = repo.resolve(request.match_info.get("revision", "main"))
         if sha is None:
             raise _Refused(_refused(404, "RevisionNotFound", "Invalid rev id"))
         return sha
 
-    @routes.get("/api/{kind:models|datasets}/{user}/{name}")
-    @routes.get("/api/{kind:models|datasets}/{user}/{name}/revision/{revision}")
-    async def info(request: web.Request) -> web.Response:
-        repo = repo_of(request)
-        sha = commit_of(repo, request)
+    async def info(self, request: web.Request) -> web.Response:
+        repo = self.repo_of(request)
+        sha = self.commit_of(repo, request)
         name = f"{request.match_info['user']}/{request.match_info['name']}"
         siblings = [{"rfilename": path} for path in repo.commits[sha]]
         return web.json_response({"id": name, "sha": sha, "siblings": siblings})
 
-    @routes.get("/api/{kind:models|datasets}/{user}/{name}/tree/{revision}")
-    async def tree(request: web.Request) -> web.Response:
-        repo = repo_of(request)
+    async def tree(self, request: web.Request) -> web.Response:
+        repo = self.repo_of(request)
         entries = []
-        for path, content in repo.commits[commit_of(repo, request)].items():
+        for path, content in repo.commits[self.commit_of(repo, request)].items():
             entry: dict[str, Any] = {"type": "file", "path": path, "size": len(content)}
             entry["oid"] = _git_oid(content)
             if _is_large(path):
@@ -135,12 +135,10 @@ def _app(hub: LocalHub) -> web.Application:
             entries.append(entry)
         return web.json_response(entries)
 
-    @routes.get("/{user}/{name}/resolve/{revision}/{path:.+}")
-    @routes.get("/{kind:datasets}/{user}/{name}/resolve/{revision}/{path:.+}")
-    async def resolve(request: web.Request) -> web.Response:
-        repo = repo_of(request, request.match_info.get("kind", "models"))
-        sha, path = commit_of(repo, request), request.match_info["path"]
-        if repo.gated and not may_write(request):
+    async def resolve(self, request: web.Request) -> web.Response:
+        repo = self.repo_of(request, request.match_info.get("kind", "models"))
+        sha, path = self.commit_of(repo, request), request.match_info["path"]
+        if repo.gated and not self.may_write(request):
             raise _Refused(_refused(403, "GatedRepo", "Access to this repository is restricted"))
         content = repo.commits[sha].get(path)
         if content is None:
@@ -152,35 +150,31 @@ def _app(hub: LocalHub) -> web.Application:
         oid = hashlib.sha256(content).hexdigest()
         headers |= {"X-Linked-Etag": f'"{oid}"', "X-Linked-Size": str(len(content))}
         return web.Response(
-            status=302, headers=headers | {"Location": f"{hub.elsewhere}/large/{oid}"}
+            status=302, headers=headers | {"Location": f"{self._hub.elsewhere}/large/{oid}"}
         )
 
-    @routes.get("/large/{oid}")
-    async def large(request: web.Request) -> web.Response:
+    async def large(self, request: web.Request) -> web.Response:
         oid = request.match_info["oid"]
         if "Authorization" in request.headers:
             return web.Response(status=400, text="a token that is none of this host's")
-        return web.Response(body=hub.large[oid], headers={"ETag": f'"{oid}"'})
+        return web.Response(body=self._hub.large[oid], headers={"ETag": f'"{oid}"'})
 
-    @routes.post("/api/repos/create")
-    async def create(request: web.Request) -> web.Response:
+    async def create(self, request: web.Request) -> web.Response:
         document = await request.json()
-        if not may_write(request):
+        if not self.may_write(request):
             raise _Refused(_refused(403, "", "You don't have the rights to create a model"))
         name = f"{document.get('organization', 'me')}/{document['name']}"
-        if f"models/{name}" in hub.repos:
+        if f"models/{name}" in self._hub.repos:
             raise _Refused(_refused(409, "", "You already created this model repo"))
-        hub.add(name, {".gitattributes": b"*.safetensors filter=lfs\n"})
-        return web.json_response({"url": f"{hub.endpoint}/{name}"})
+        self._hub.add(name, {".gitattributes": b"*.safetensors filter=lfs\n"})
+        return web.json_response({"url": f"{self._hub.endpoint}/{name}"})
 
-    @routes.post("/api/validate-yaml")
-    async def validate(request: web.Request) -> web.Response:
-        hub.cards.append((await request.json())["content"])
+    async def validate(self, request: web.Request) -> web.Response:
+        self._hub.cards.append((await request.json())["content"])
         return web.json_response({"errors": [], "warnings": []})
 
-    @routes.post("/api/{kind:models}/{user}/{name}/preupload/{revision}")
-    async def preupload(request: web.Request) -> web.Response:
-        repo_of(request)
+    async def preupload(self, request: web.Request) -> web.Response:
+        self.repo_of(request)
         files = [
             {
                 "path": file["path"],
@@ -191,29 +185,26 @@ def _app(hub: LocalHub) -> web.Application:
         ]
         return web.json_response({"files": files})
 
-    @routes.post("/{user}/{name}.git/info/lfs/objects/batch")
-    async def batch(request: web.Request) -> web.Response:
+    async def batch(self, request: web.Request) -> web.Response:
         objects = [
-            item | {"actions": {"upload": {"href": f"{hub.endpoint}/large/{item['oid']}"}}}
+            item | {"actions": {"upload": {"href": f"{self._hub.endpoint}/large/{item['oid']}"}}}
             for item in (await request.json())["objects"]
         ]
         return web.json_response({"transfer": "basic", "objects": objects})
 
-    @routes.put("/large/{oid}")
-    async def put(request: web.Request) -> web.Response:
+    async def put(self, request: web.Request) -> web.Response:
         content, oid = await request.read(), request.match_info["oid"]
-        if hashlib.sha256(content).hexdigest() != oid or not hub.takes_large:
+        if hashlib.sha256(content).hexdigest() != oid or not self._hub.takes_large:
             return web.Response(status=400)
-        hub.large[oid] = content
+        self._hub.large[oid] = content
         return web.Response()
 
-    @routes.post("/api/{kind:models}/{user}/{name}/commit/{revision}")
-    async def commit(request: web.Request) -> web.Response:
-        repo = repo_of(request)
-        if not may_write(request):
+    async def commit(self, request: web.Request) -> web.Response:
+        repo = self.repo_of(request)
+        if not self.may_write(request):
             raise _Refused(_refused(403, "", "Forbidden: pass a token that may write"))
-        if hub.before_commit is not None:
-            hub.before_commit()
+        if self._hub.before_commit is not None:
+            self._hub.before_commit()
         lines = [json.loads(line) for line in (await request.read()).splitlines() if line]
         head, files = lines[0]["value"], dict(repo.commits[repo.head])
         if head.get("parentCommit") not in (None, repo.head):
@@ -223,12 +214,16 @@ def _app(hub: LocalHub) -> web.Application:
             if line["key"] == "file":
                 files[value["path"]] = base64.b64decode(value["content"])
             elif line["key"] == "lfsFile":
-                files[value["path"]] = hub.large[value["oid"]]
+                files[value["path"]] = self._hub.large[value["oid"]]
             elif line["key"] == "deletedFile":
                 del files[value["path"]]
         sha, name = repo.commit(files), f"{request.match_info['user']}/{request.match_info['name']}"
-        url = f"{hub.endpoint}/{name}/commit/{sha}"
+        url = f"{self._hub.endpoint}/{name}/commit/{sha}"
         return web.json_response({"commitUrl": url, "commitOid": sha, "success": True})
+
+
+def _app(hub: LocalHub) -> web.Application:
+    on = _Routes(hub)
 
     @web.middleware
     async def answer(request: web.Request, handler: Any) -> web.StreamResponse:
@@ -240,7 +235,22 @@ def _app(hub: LocalHub) -> web.Application:
         return response
 
     app = web.Application(middlewares=[answer], client_max_size=1 << 30)
-    app.add_routes(routes)
+    app.add_routes(
+        [
+            web.get("/api/{kind:models|datasets}/{user}/{name}", on.info),
+            web.get("/api/{kind:models|datasets}/{user}/{name}/revision/{revision}", on.info),
+            web.get("/api/{kind:models|datasets}/{user}/{name}/tree/{revision}", on.tree),
+            web.get("/{user}/{name}/resolve/{revision}/{path:.+}", on.resolve),
+            web.get("/{kind:datasets}/{user}/{name}/resolve/{revision}/{path:.+}", on.resolve),
+            web.get("/large/{oid}", on.large),
+            web.post("/api/repos/create", on.create),
+            web.post("/api/validate-yaml", on.validate),
+            web.post("/api/{kind:models}/{user}/{name}/preupload/{revision}", on.preupload),
+            web.post("/{user}/{name}.git/info/lfs/objects/batch", on.batch),
+            web.put("/large/{oid}", on.put),
+            web.post("/api/{kind:models}/{user}/{name}/commit/{revision}", on.commit),
+        ]
+    )
     return app
 
 
