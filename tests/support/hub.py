@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 TOKEN = "hf_a_token_that_may_write"
@@ -277,3 +278,19 @@ def local_hub() -> Iterator[LocalHub]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(30)
         loop.close()
+
+
+def use_hub(hub: LocalHub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has `huggingface_hub` of this process use it, with an empty cache, logged out."""
+    from huggingface_hub import constants, file_download
+
+    template = hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+    for module in (constants, file_download):
+        if hasattr(module, "HUGGINGFACE_CO_URL_TEMPLATE"):
+            monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder / "cache"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(folder / "token"))
+    monkeypatch.setattr(constants, "HF_STORED_TOKENS_PATH", str(folder / "tokens"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.delenv("HF_TOKEN", raising=False)

@@ -21,6 +21,7 @@ from structlog.testing import capture_logs
 from tests.integration.chain.local_anvil import Anvil
 from tests.integration.chain.one_round import OneRound, initial_model
 from tests.integration.chain.paying_process import SOMEONE
+from tests.support.hub import local_hub, use_hub
 from tests.support.jobs import PLAIN
 from tests.unit.train.folders import make_folder
 
@@ -154,6 +155,22 @@ async def test_a_restarted_client_finds_its_job_again(bench: Bench) -> None:
         assert again.attach(first.to_json()).id == first.id
         urls = (await again.attach(first.id).view()).gateways
         assert urls[again.address] == await again.serve()
+
+
+async def test_the_record_of_a_job_names_commits_of_the_hub(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "".join(f"line {i}: the quick brown fox jumps over lazy dogs\n" for i in range(800))
+    with local_hub() as hub:
+        use_hub(hub, tmp_path, monkeypatch)
+        sha = hub.add("bob/lines", {"a.txt": text.encode()}, "datasets")
+        named = bench.job.but({"data.paths": ["hf://datasets/bob/lines"]})
+        draft = await bench.client.draft(named, NUMERICS)
+        job = await bench.client.submit(draft, max_spend="1000")
+    assert f"hf://datasets/bob/lines is commit {sha}" in draft.notes
+    written = bench.client.submissions.of_job(job.id)
+    assert written is not None
+    assert f"hf://datasets/bob/lines@{sha}" in written.spec
 
 
 async def test_max_spend_is_never_exceeded(bench: Bench) -> None:

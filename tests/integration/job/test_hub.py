@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.support.hub import TOKEN, LocalHub, local_hub
+from tests.support.hub import TOKEN, LocalHub, local_hub, use_hub
 from tests.support.jobs import PLAIN
 from tests.unit.train.folders import make_folder
 
@@ -35,20 +35,8 @@ ROWS = "".join(json.dumps({"text": line}) + "\n" for line in LINES.splitlines())
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
-    """One that `huggingface_hub` of this process uses, with an empty cache, logged out."""
-    from huggingface_hub import constants, file_download
-
     with local_hub() as hub:
-        template = hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
-        for module in (constants, file_download):
-            if hasattr(module, "HUGGINGFACE_CO_URL_TEMPLATE"):
-                monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-        monkeypatch.setattr(constants, "HF_STORED_TOKENS_PATH", str(tmp_path / "tokens"))
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        monkeypatch.delenv("HF_TOKEN", raising=False)
+        use_hub(hub, tmp_path, monkeypatch)
         yield hub
 
 
