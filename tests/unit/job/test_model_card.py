@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,15 @@ def test_the_hub_reads_its_front_matter(origin: Origin) -> None:
     assert read["base_model"] == "Qwen/Qwen3-0.6B"
     assert read["datasets"] == [told["data"]["train_cid"]]
     assert "atoll" in read["tags"]
+
+
+def test_what_came_from_the_hub_has_its_name_and_its_commit(origin: Origin) -> None:
+    source = "hf://datasets/bob/lines@" + "b" * 40
+    labels = Labels("mit", "ann/tiny", ("bob/lines",), (source,))
+    card = model_card(replace(origin, labels=labels))
+    _, front, text = card.split("---\n", 2)
+    assert yaml.safe_load(front)["datasets"][0] == "bob/lines"
+    assert f"| from the Hub, says the submitter | {source} |" in text
 
 
 def test_what_no_manifest_says_is_not_made_up(origin: Origin) -> None:
