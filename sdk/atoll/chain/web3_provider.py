@@ -9,7 +9,6 @@ passed on: filters live in one node, and what a node signs by itself could be se
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -20,6 +19,7 @@ from atoll.chain.json_shapes import is_nothing, may_be_nothing, reader_of
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.verdicts import SEND, Refusal, RpcRefused, refusal_of, revert_data
 from atoll.errors import ChainError
+from atoll.nested import loads
 from atoll.protocol.hashing import keccak256
 
 if TYPE_CHECKING:
@@ -45,17 +45,17 @@ class FailoverWeb3Provider(AsyncJSONBaseProvider):
 
     async def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         # web3.py's own coding makes bytes and mappings into JSON's.
-        asked = json.loads(self.encode_rpc_request(method, params))
+        asked = loads(self.encode_rpc_request(method, params))
         read = reader_of(method, asked["params"])
         if read is None:
             message = f"{method} is not passed on: its answer would hang on one endpoint"
-            said: dict[str, Any] = {"error": {"code": NOT_PASSED_ON, "message": message}}
+            reply: dict[str, Any] = {"error": {"code": NOT_PASSED_ON, "message": message}}
         else:
             try:
-                said = {"result": await self._ask(method, asked["params"], read)}
+                reply = {"result": await self._ask(method, asked["params"], read)}
             except RpcRefused as refused:
-                said = {"error": _error_of(refused)}
-        return cast("RPCResponse", {"jsonrpc": "2.0", "id": asked["id"], **said})
+                reply = {"error": _error_of(refused)}
+        return cast("RPCResponse", {"jsonrpc": "2.0", "id": asked["id"], **reply})
 
     async def make_batch_request(
         self, requests: list[tuple[RPCEndpoint, Any]]
