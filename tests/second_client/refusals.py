@@ -276,6 +276,8 @@ def check_sums(model: Plain, micro_batch: int) -> None:
     stacked = (heads + 2 * model["kv_heads"]) * size
     for name, inner in (("ffn", ffn), ("attention", stacked)):
         refuse(inner > MOST_PRODUCTS, f"{name} beyond int32's sums")
+    is_one_row = model["qk_norm"] and not LAYERS[model["kind"]].by_head
+    refuse(is_one_row and heads * size > 2**17, "queries of more numbers than a norm takes")
     refuse(micro_batch * model["seq"] > MOST_PRODUCTS, "a micro-batch beyond int32's sums")
     rows = max(model["vocab"], model["ffn"], heads * size)
     refuse(rows * width >= 2**31, "a tensor of 2³¹ elements")

@@ -36,6 +36,9 @@ micro-batch, and the outputs of the weights that one product stacks. The head's 
 vocabulary is summed in parts of at most as many terms, added in int64."""
 ELEMENTS_LIMIT: Final = 2**31 - 1
 """The most elements of a tensor: their squares, each at most 2³², are summed in int64."""
+NORM_LIMIT: Final = 1 << 17
+"""The most numbers in a row of RMSNorm: the sum of so many squares, each at most 2³⁶, is exact in
+binary64, too, in which some kernels have it."""
 MAX_ROTARY: Final = 1 << 24
 """Positions times head size; of as many numbers is the table of a model's rotary positions."""
 MAX_CONTEXT: Final = 1 << 24
@@ -121,6 +124,9 @@ class ModelSpec(Spec):
         for name, inner in (("stacked ffn", gated), ("stacked attention", projected)):
             if inner > INNER_LIMIT:
                 raise ValueError(f"{name} of {inner}, of which int32 sums hold {INNER_LIMIT}")
+        row = self.heads * self.head_dim
+        if self.qk_norm and not self.layer_kind.norms_heads and row > NORM_LIMIT:
+            raise ValueError(f"a norm of {row} numbers, of which a sum holds {NORM_LIMIT}")
         largest = max(self.vocab, self.ffn, self.heads * self.head_dim) * self.width
         if largest > ELEMENTS_LIMIT:
             raise ValueError(f"a tensor of {largest} elements, more than {ELEMENTS_LIMIT}")

@@ -35,6 +35,7 @@ def put(*path: str, value: object) -> Callable[[Plain], object]:
 LINEAR = {"kind": "linear", "factor": "4", "low": "0", "high": "0", "positions": 0}
 LLAMA3 = {"kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 8192}
 ADAM = {"kind": "adam", "momentum": "0.9", "beta2": "0.99"}
+MANY_HEADS = {"kind": "olmo2", "qk_norm": True, "heads": 256, "kv_heads": 1}
 LARGE = make_manifest().model.model_dump() | {"width": 1 << 15, "mlp": "relu2"}
 
 
@@ -67,6 +68,9 @@ AT_THE_BOUND: dict[str, Callable[[Plain], object]] = {
         seed=None, cid=cid("weights"), root=bytes(32)
     ),
     "stacked attention": put("model", "head_dim", value=11094),
+    "queries normalised at once": lambda plain: plain["model"].update(
+        MANY_HEADS | {"head_dim": 512}
+    ),
     "linear scaling": lambda plain: plain["model"].update(rope_scaling=LINEAR),
     "scaling as Llama 3.1 has it": lambda plain: plain["model"].update(rope_scaling=LLAMA3),
     "elements": put("model", value=LARGE | {"ffn": (1 << 16) - 1}),
@@ -137,6 +141,9 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
     "a vocabulary beyond the law's": lambda plain: (
         plain["data"].update(dtype="uint32"),
         plain["model"].update(vocab=(1 << 20) + 1),
+    ),
+    "more queries than a norm takes at once": lambda plain: plain["model"].update(
+        MANY_HEADS | {"head_dim": 514}
     ),
     "stacked attention beyond int32's sums": put("model", "head_dim", value=11096),
     "initial weights from nowhere": put("init", "seed", value=None),
