@@ -122,9 +122,8 @@ class Row:
         lr: the inner rate.
         peer: "synchronous", "one_worker" or "alone".
         private: seats keep their moments from round to round.
-        reset period: rounds after which seats drop what they carry, where they carry something; all
-        of
-            them by default.
+        reset_period: rounds after which seats drop what they carry, where they carry something; all
+            of them by default.
     """
 
     method: str = "fedavg"

@@ -66,7 +66,7 @@ class SeatCheck:
         outcome: EQUAL, MISMATCH or GONE; `why` says where, or what is gone.
         is_paid: whether it is paid for the round, as things stand.
         false_valid: auditors that said *valid* with other work tags than a replay gives, and are
-        paid.
+            paid.
     """
 
     seat: SeatIndex

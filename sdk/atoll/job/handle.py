@@ -120,8 +120,7 @@ class JobHandle(FollowedJob):
 
         Raises:
             ConfigError: the last round is not FINAL, or nothing was merged; somebody was slashed,
-            and the
-                train extra is missing.
+                and the train extra is missing.
         """
         snapshot, view = await self.status(), await self.view()
         found = None

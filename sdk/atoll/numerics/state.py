@@ -211,11 +211,12 @@ class SeatState:
 
     Attributes:
         params, m, v, feedback, residual: fp32, of the names and shapes that `layout.SeatLayout`
-        says. count: steps in the moments (bias correction); persists across rounds with them.
+            says.
+        count: steps in the moments (bias correction); persists across rounds with them.
         batches: batches drawn so far in the round, the counter of the round's draw stream; until a
             round's first step that of the round before, where the state is carried over.
         residual: what the update would leave out if the round ended here: the next round's
-        feedback.
+            feedback.
     """
 
     params: Tensors

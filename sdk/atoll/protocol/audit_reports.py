@@ -31,8 +31,9 @@ class Duty:
 
     Attributes:
         at: VALID, or the first segment that it computed otherwise; of the update proof, their
-        number. digest: `valid_digest`, or the auditor's own closing digest (of the update proof:
-        its update root).
+            number.
+        digest: `valid_digest`, or the auditor's own closing digest (of the update proof: its update
+            root).
     """
 
     seat: SeatIndex

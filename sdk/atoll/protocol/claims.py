@@ -146,7 +146,7 @@ class SeatStatements:
         key: of the work tags' masks; zero where nobody has shown it.
         member: the auditor whose *valid* it is, NO_HOLDER for what the seat itself says.
         through_round: the later round of the reset period whose window is open; None for the round
-        itself.
+            itself.
     """
 
     view: JobView

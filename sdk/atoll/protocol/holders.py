@@ -33,7 +33,8 @@ class Holder:
         lost_from: the first round that a slash took the pay of.
         claimed_to: the first round that it has not claimed.
         missed: a seat's missed duty that is not penalised yet, by its round; `penalties` what was
-        taken. bound_until: of a provider that disagreed, when its bond may go home at the earliest.
+            taken.
+        bound_until: of a provider that disagreed, when its bond may go home at the earliest.
     """
 
     id: HolderId

@@ -28,8 +28,10 @@ class MergeRecord:
     Attributes:
         revealed: bitmap of seats.
         slashed, accused: as of the start of MERGE, seats whose holder was slashed, or has an open
-        *mismatch*. committee: members whose votes count, silent ones too. votes: of each that
-        spoke, the seats whose update it has. segments: what each revealed seat did.
+            *mismatch*.
+        committee: members whose votes count, silent ones too.
+        votes: of each that spoke, the seats whose update it has.
+        segments: what each revealed seat did.
     """
 
     revealed: Bitmap
@@ -68,7 +70,8 @@ class MergeInputs:
         excluded: seats of weight 0, in the order in which they were found.
         merged: seats that the rule merges; nobody where there are too few updates.
         momentum_excluded: those of them whose first moments are not merged, in the order of their
-        finding. f_prime: bad updates that the rule bears.
+            finding.
+        f_prime: bad updates that the rule bears.
     """
 
     mergeable: tuple[SeatIndex, ...]

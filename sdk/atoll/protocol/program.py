@@ -69,8 +69,7 @@ class TraceHeader:
 
     Attributes:
         step_nodes, update_proof_nodes: nodes of the two traces; where there are fragments each has
-        its own
-            link, and `update_proof_nodes` is 0.
+            its own link, and `update_proof_nodes` is 0.
         steps, segment: of a round, and of one of its segments (it divides them).
         micro_batches: of a step; so many losses has it.
         train_tokens, token_bytes, masked, batch, seq: of the data, as the manifest has them.

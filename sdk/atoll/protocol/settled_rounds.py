@@ -60,7 +60,7 @@ class SettledRound:
         drawn: seats that are audited; `duties` by slot.
         pay: seats that are paid, as far as slashes take nothing.
         short: seats that did too little to be merged, where a certificate settled the round.
-        audit reports, bodies: by auditor, before and after the opening.
+        audit_reports, bodies: by auditor, before and after the opening.
         keys: shown, whether they are what was committed to or not.
         early_keys: shown before the settlement; known to all, and not shown for any rule.
         leaks: keys that somebody else showed first, and who.

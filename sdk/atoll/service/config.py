@@ -192,7 +192,8 @@ class WatchdogSection(_Section):
 
     Attributes:
         command: run with ATOLL_EVENT, ATOLL_HEALTH_STATUS and ATOLL_TEXT, and JSON on standard
-        input. webhook: an address that gets the JSON as a POST.
+            input.
+        webhook: an address that gets the JSON as a POST.
     """
 
     command: str = ""

@@ -242,7 +242,7 @@ class Effects:
 
         Raises:
             what an item raised, once those under way have ended: what came stays, so that a repeat
-            has less to do.
+                has less to do.
         """
         waiting = iter(items)
 

@@ -66,9 +66,10 @@ class SeatReplay:
     Attributes:
         work_tags: plain, of the segments that are as revealed.
         mismatch_at: the first segment that is not; their number for the update proof; None for
-        nothing. own: our closing digest there, or our update's root. seconds: wall time of the
-        steps. earlier: the round of the reset period that `mismatch_at` and `own` are of; None for
-        the
+            nothing.
+        own: our closing digest there, or our update's root.
+        seconds: wall time of the steps.
+        earlier: the round of the reset period that `mismatch_at` and `own` are of; None for the
             seat's audited one. Then nothing is said of that, whose beginning is false.
     """
 

@@ -76,7 +76,7 @@ class Crowd:
         events: of all contracts, up to the last block.
         keys: of reveals, with their plain work tags, by what the key hashes to.
         works: of segments, by their plain work tags.
-        audit reports: bodies and salts by what was sealed.
+        audit_reports: bodies and salts by what was sealed.
         taken: names of calls that were not refused.
     """
 

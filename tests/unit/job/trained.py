@@ -94,7 +94,7 @@ class TrainedJob:
         """Members are there, and nothing is open.
 
         Args:
-            reset period: of a streaming job; 1 of one that carries nothing.
+            reset_period: of a streaming job; 1 of one that carries nothing.
         """
         store = LocalStore(folder / "store")
         manifest = small_manifest(store, rounds=rounds, seats=4)

@@ -97,8 +97,7 @@ def lower_bits(positions: Indices, numbers: Indices, length: int) -> bytes:
 
     Args:
         positions: these, ascending; numbers: theirs among the `kept_of(length)`, all unless some
-        are
-            missing, of which zeros are said.
+            are missing, of which zeros are said.
     """
     lower = np.zeros(kept_of(length), dtype=np.uint8)
     lower[numbers] = positions & ((1 << GROUP_BITS) - 1)

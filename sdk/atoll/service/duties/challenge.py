@@ -68,7 +68,8 @@ class SendChallenge(Transaction[NotChallenged]):
         at: the segment; of the update proof, how many the seat did.
         member: the auditor whose *valid* it is; NO_HOLDER of the seat's own claim.
         through_round: the later round of the reset period whose window is open; None for the round
-        itself. owed: an accusation that our audit report made, each of which is played by itself.
+            itself.
+        owed: an accusation that our audit report made, each of which is played by itself.
     """
 
     kind: ClassVar[str] = "challenge.v1"

@@ -43,8 +43,7 @@ class SeatReplayed(Entry):
         duty: what an audit report of ours says of it.
         work_tags: the work tags of the segments that are as revealed.
         earlier: the round of the reset period that is not as revealed, and where it is not; None
-        where
-            none before this one is.
+            where none before this one is.
     """
 
     kind: ClassVar[str] = "replayed.v1"
@@ -77,9 +76,10 @@ class DoReplay(Work[SeatReplayed]):
 
     Attributes:
         commitment: names what was revealed: `checkpoint_commitments` (as revealed) and
-        `update_root`. model: digest of what the round opened from, as certified; None in round 0.
-        function: the worker's function that replays. earlier: the rounds that the seat's state
-        comes from, the oldest first.
+            `update_root`.
+        model: digest of what the round opened from, as certified; None in round 0.
+        function: the worker's function that replays.
+        earlier: the rounds that the seat's state comes from, the oldest first.
     """
 
     kind: ClassVar[str] = "replay.v1"

@@ -36,8 +36,8 @@ class Coded:
         codes: of those that are sent.
         indices: of the steps of their blocks, where there are blocks; packed: as the update has
             them.
-        kept: flags of the values that are sent, eight a byte; None where all are. where: as the
-            update says it.
+        kept: flags of the values that are sent, eight a byte; None where all are.
+        where: as the update says it.
     """
 
     count: int
