@@ -463,7 +463,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     function _takeSlashed(uint256 jobId, Role role, uint32 id, address winner) private returns (uint256) {
         uint256 bond = bondOf(jobId, role, id);
         bytes32 fault =
-            keccak256(abi.encode("atoll.fall.v2", block.chainid, address(this), Hashing.setOf(jobId, role, id)));
+            keccak256(abi.encode("atoll.slash.v1", block.chainid, address(this), Hashing.setOf(jobId, role, id)));
         Slash memory order = _orderOf(jobId, role, id, fault, role == Role.PROVIDER ? bond : bond / 2);
         (order.beneficiary, order.beneficiaryBps) = (winner, jobs.paramsOf(jobId).winnerShareBps);
         return stakes.slash(order);

@@ -134,9 +134,9 @@ async def test_honest_networks_accuse_nobody(options: Options, display: Display)
         assert view is not None
         (settled_round,) = view.settled
         assert (settled_round.record.available, settled_round.verdict.merged) == (0b111, 3)
-        said = [duty for body in settled_round.bodies.values() for duty in body.duties]
-        assert {duty.seat for duty in said} == {0, 1, 2}
-        assert all(duty.is_valid for duty in said)
+        said = [entry for body in settled_round.opened_reports.values() for entry in body.entries]
+        assert {entry.seat for entry in said} == {0, 1, 2}
+        assert all(entry.is_valid for entry in said)
         assert not any(h.penalties for h in (*view.providers.values(), *view.verifiers.values()))
 
 

@@ -58,9 +58,14 @@ def _check_late(view: JobView) -> None:
     first, last = view.settled[0], view.settled[-1]
     assert LATE not in first.reveals
     assert bits(last.drawn) == [0, 1, 2, 3]
-    said = [duty for body in last.bodies.values() for duty in body.duties if duty.seat == LATE]
+    said = [
+        entry
+        for body in last.opened_reports.values()
+        for entry in body.entries
+        if entry.seat == LATE
+    ]
     assert said
-    assert all(duty.is_valid for duty in said)
+    assert all(entry.is_valid for entry in said)
 
 
 def _check_curve(curve: Any, losses: Any, view: JobView) -> None:

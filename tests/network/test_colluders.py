@@ -34,7 +34,9 @@ async def test_one_watcher_is_enough_and_a_valid_entry_without_a_replay_earns_no
         (settled_round,), terms = view.settled, running.manifest.terms
 
     assert slashed(view) == {flipper.account, masker.account}
-    assert all(duty.is_valid for body in settled_round.bodies.values() for duty in body.duties)
+    assert all(
+        entry.is_valid for body in settled_round.opened_reports.values() for entry in body.entries
+    )
     lost = {g.claim.seat: g for g in view.games.values() if g.outcome is Outcome.HOLDER_LOST}
     assert set(lost) == {0, 1}
     assert (lost[0].challenger, lost[0].claim.is_update_proof) == (watcher.account, True)

@@ -49,7 +49,7 @@ async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: 
         assert settled_round.record.revealed == settled_round.record.available == 0b1111
         assert settled_round.verdict.merged == 4
         assert settled_round.is_consistent
-        assert settled_round.bodies
+        assert settled_round.opened_reports
         assert 3 * settled_round.signers.bit_count() >= 2 * len(view.verifiers)
     assert not any(holder.penalties or holder.is_slashed for holder in everybody(view))
     assert {holder.account for holder in view.providers.values()} <= set(view.paid)

@@ -201,7 +201,7 @@ def record_hash(record: Mapping[str, Any]) -> bytes:
     """What the contract keeps of a round."""
     names = ("seed", "auditSeed", "reveals", "votes", "model")
     maps = ("revealed", "available", "excluded", "ready", "committee")
-    return hashed("atoll.facts.v1", *(record[name] for name in (*names, *maps)))
+    return hashed("atoll.round-record.v1", *(record[name] for name in (*names, *maps)))
 
 
 # ------------------------------------------------------------------------ audit reports (section 2)

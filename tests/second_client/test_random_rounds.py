@@ -163,8 +163,8 @@ def sealed(roll: Roll) -> Iterator[Pair]:
     seed, salt, id = word(roll), word(roll), HolderId(roll.getrandbits(32))
     seats = roll.sample(range(256), roll.randrange(1, 5))
     plain = {seat: (roll.getrandbits(16), word(roll)) for seat in sorted(seats)}
-    body = audit_reports.Body(
-        tuple(audit_reports.Duty(SeatIndex(s), *duty) for s, duty in plain.items())
+    body = audit_reports.AuditReport(
+        tuple(audit_reports.AuditEntry(SeatIndex(s), *duty) for s, duty in plain.items())
     )
     yield rounds.body_of(plain), body.to_bytes()
     found = audit_reports.audit_report_hash(theirs, seed, (id, account), body.hash, salt)

@@ -255,8 +255,8 @@ def assert_the_replay_is_valid(job: Job, mine: dict[str, Any]) -> None:
         CheckpointCommitments.from_bytes(checkpoint_commitments), Digest(mine["root"])
     )
     theirs = replay_seat(job.task, claimed, job.store)
-    duty = theirs.duty(job.task.seat, Address("0x" + account.hex()))
-    assert provide.duty(account, found) == (duty.at, duty.digest)
+    entry = theirs.entry(job.task.seat, Address("0x" + account.hex()))
+    assert provide.duty(account, found) == (entry.at, entry.digest)
 
 
 def merged_by_both(ready: Job, update: bytes) -> GlobalState:

@@ -20,7 +20,7 @@ from tests.unit.protocol.network import (
     reveal_of,
 )
 
-from atoll.protocol.audit_reports import Duty
+from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.keeper_calls import KeeperCallKind
 from atoll.protocol.manifest import Manifest
@@ -160,7 +160,7 @@ def _cheated(cheat: str, reveal: Reveal, key: Digest, tags: list[Digest]) -> Rev
     """What a cheat of that name reveals instead: of it all that is false is a name."""
     if cheat in {"train-round", "partial"}:
         return reveal
-    if cheat == "wrong-words":  # as its written tag has it
+    if cheat == "wrong-work-tags":
         lies = [digest(f"invented {j}") for j, _ in enumerate(tags)]
         false = checkpoint_commitments_of("nothing", lies, key)
         mixed = zip(_states(reveal.checkpoint_commitments), range(32, len(false), 64), strict=True)
@@ -300,16 +300,16 @@ def _replay(world: World, member: Member, command: replay_seat.DoReplay) -> Begu
     name = _name(round, seat, command.data_seed, model)
     if command.function.kind.startswith("cheat-"):
         guess = [digest(f"guess {member.account} {j}") for j, _ in enumerate(tags)]
-        told = Duty.valid(seat, member.account, guess)
+        told = AuditEntry.valid(seat, member.account, guess)
         return _after(world, command, 1, replay_seat.SeatReplayed(told, tuple(guess), 1.0))
-    told = Duty.valid(seat, member.account, tags)
+    told = AuditEntry.valid(seat, member.account, tags)
     for at, state in enumerate(_states(command.checkpoint_commitments)):
         if state != digest(f"state {name} {at}"):
-            told, tags = Duty(seat, at, digest("own")), tags[:at]
+            told, tags = AuditEntry(seat, at, digest("own")), tags[:at]
             break
     else:
         if tags and command.update_root != digest(f"update {name}"):
-            told = Duty(seat, len(tags), digest("own update"))
+            told = AuditEntry(seat, len(tags), digest("own update"))
     seconds = world.net.terms.train_seconds * world.pace * world.random.uniform(0.8, 1.2)
     return _after(world, command, seconds, replay_seat.SeatReplayed(told, tuple(tags), seconds))
 

@@ -76,7 +76,7 @@ def view_of(view: JobView) -> Json:
 def settled_of(told: SettledRound) -> Json:
     return {
         "auditSeed": plain(told.record.audit_seed),
-        "bodies": {str(id): plain(body.to_bytes()) for id, body in told.bodies.items()},
+        "bodies": {str(id): plain(body.to_bytes()) for id, body in told.opened_reports.items()},
         "digest": plain(told.digest),
         "drawn": told.drawn,
         "duties": {str(slot): list(seats) for slot, seats in told.duties.items()},

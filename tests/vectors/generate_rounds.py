@@ -450,10 +450,10 @@ def record_case() -> Json:
 
 def audit_report_case() -> Json:
     duties = (
-        audit_reports.Duty.valid(SeatIndex(5), MEMBER, TAGS),
-        audit_reports.Duty(SeatIndex(200), 3, digest("own")),
+        audit_reports.AuditEntry.valid(SeatIndex(5), MEMBER, TAGS),
+        audit_reports.AuditEntry(SeatIndex(200), 3, digest("own")),
     )
-    body, salt, id = audit_reports.Body(duties), digest("audit report's salt"), HolderId(9)
+    body, salt, id = audit_reports.AuditReport(duties), digest("audit report's salt"), HolderId(9)
     sealed = audit_reports.audit_report_hash(ROUND_ID, AUDIT_SEED, (id, MEMBER), body.hash, salt)
     return {
         "account": MEMBER,

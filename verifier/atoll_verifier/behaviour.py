@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from atoll.protocol.audit_reports import Body
+from atoll.protocol.audit_reports import AuditReport
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import Bitmap, Digest, Verdict
 from atoll.protocol.views import JobView
@@ -57,7 +57,7 @@ class VerifierBehaviour:
         """Whether no verdict is signed."""
         return False
 
-    def audit_report_override(self, view: JobView, body: Body) -> Body:
+    def audit_report_override(self, view: JobView, body: AuditReport) -> AuditReport:
         """What is reported instead of what was found."""
         return body
 

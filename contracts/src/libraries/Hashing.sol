@@ -12,7 +12,7 @@ library Hashing {
     bytes32 internal constant DATA = keccak256("atoll.data.v2");
     bytes32 internal constant AUDIT = keccak256("atoll.audit.v3");
     bytes32 internal constant CERTIFICATE = keccak256("atoll.certificate.v1");
-    bytes32 internal constant ROUND_RECORD = keccak256("atoll.facts.v1");
+    bytes32 internal constant ROUND_RECORD = keccak256("atoll.round-record.v1");
     bytes32 internal constant AUDIT_REPORT = keccak256("atoll.audit-report.v1");
     bytes32 internal constant FAULT = keccak256("atoll.fault.v2");
     uint256 private constant CUT = ~uint256(type(uint32).max);

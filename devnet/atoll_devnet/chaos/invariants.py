@@ -115,11 +115,11 @@ def _lost(view: JobView) -> str:
 
 def _accused(view: JobView) -> Iterator[str]:
     for settled_round in view.settled:
-        for auditor, body in settled_round.bodies.items():
-            for duty in body.duties:
-                if not duty.is_valid and (auditor, duty.seat) not in settled_round.contests:
+        for auditor, body in settled_round.opened_reports.items():
+            for entry in body.entries:
+                if not entry.is_valid and (auditor, entry.seat) not in settled_round.contests:
                     who = view.verifiers[auditor].account
-                    yield f"seat {duty.seat} in round {settled_round.round}, which {who} accuses"
+                    yield f"seat {entry.seat} in round {settled_round.round}, which {who} accuses"
 
 
 async def misremembered(session: Session, folder: Path) -> list[str]:

@@ -92,7 +92,7 @@ class Alternate(ProviderBehaviour):
 class WrongWorkTags(ProviderBehaviour):
     """Would have honest auditors lose their fees and slots."""
 
-    train_function: Train = Task("cheat-wrong-words.v1", _TRAINING)
+    train_function: Train = Task("cheat-wrong-work-tags.v1", _TRAINING)
 
 
 class SignFlip(ProviderBehaviour):
@@ -134,7 +134,7 @@ class ForgedMoments(ProviderBehaviour):
 class ForgedSecondMoments(ProviderBehaviour):
     """Would have the next round begin with steps far too large."""
 
-    train_function: Train = Task("cheat-forged-sums.v1", _TRAINING)
+    train_function: Train = Task("cheat-forged-second-moments.v1", _TRAINING)
 
 
 class NanMoments(ProviderBehaviour):

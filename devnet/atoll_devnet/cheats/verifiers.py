@@ -10,7 +10,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-from atoll.protocol.audit_reports import VALID, Body, Duty
+from atoll.protocol.audit_reports import VALID, AuditEntry, AuditReport
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import Bitmap, Digest, Verdict
 from atoll.protocol.views import JobView
@@ -22,7 +22,7 @@ from atoll_verifier.behaviour import VerifierBehaviour
 _REPLAYS: Final = "atoll_devnet.cheats.replays"
 _PLAYERS: Final = "atoll_devnet.cheats.players"
 GUESSED: Final[Replay] = Task("cheat-guessed-replay.v1", _REPLAYS)
-ALWAYS_VALID: Final[Replay] = Task("cheat-always-fine.v1", _REPLAYS)
+ALWAYS_VALID: Final[Replay] = Task("cheat-always-valid.v1", _REPLAYS)
 SHAM_MOVE: Final[Play] = Task("cheat-sham-move.v1", _PLAYERS)
 SHAM_REPLAY: Final[Replay] = Task("cheat-sham-replay.v1", _PLAYERS)
 
@@ -79,15 +79,15 @@ class FalseMismatch(VerifierBehaviour):
 
     judge_function: Play = SHAM_MOVE
 
-    def audit_report_override(self, view: JobView, body: Body) -> Body:
-        honest = next((duty.seat for duty in body.duties if duty.is_valid), None)
-        return Body(tuple(_accusing(duty, duty.seat == honest) for duty in body.duties))
+    def audit_report_override(self, view: JobView, body: AuditReport) -> AuditReport:
+        honest = next((entry.seat for entry in body.entries if entry.is_valid), None)
+        return AuditReport(tuple(_accusing(entry, entry.seat == honest) for entry in body.entries))
 
 
-def _accusing(duty: Duty, is_accused: bool) -> Duty:
+def _accusing(entry: AuditEntry, is_accused: bool) -> AuditEntry:
     if is_accused:
-        return Duty(duty.seat, 0, Digest(sha256(b"elsewhere" + duty.digest).digest()))
-    return duty if duty.is_valid else Duty(duty.seat, VALID, duty.digest)
+        return AuditEntry(entry.seat, 0, Digest(sha256(b"elsewhere" + entry.digest).digest()))
+    return entry if entry.is_valid else AuditEntry(entry.seat, VALID, entry.digest)
 
 
 class NoChallenge(VerifierBehaviour):

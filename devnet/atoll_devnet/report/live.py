@@ -98,7 +98,7 @@ def _audit(settled_round: SettledRound, now: int) -> str:
     if now < clock.audit_end:
         return f"{drawn}, {len(settled_round.audit_reports)} of {due} audit reports sealed"
     if now < clock.open_end:
-        return f"{drawn}, {len(settled_round.bodies)} of {due} audit reports open"
+        return f"{drawn}, {len(settled_round.opened_reports)} of {due} audit reports open"
     if now < clock.keys_end:
         return f"{drawn}, keys of {numbers(to_bitmap(settled_round.keys))} shown"
     return f"{drawn}, {clock.window_end - now} s for games are left"

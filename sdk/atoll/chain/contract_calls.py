@@ -17,7 +17,7 @@ from atoll.chain.account_calls import AccountCalls
 from atoll.chain.call import Call
 from atoll.chain.round_calls import RoundCalls
 from atoll.errors import ProtocolError
-from atoll.protocol.audit_reports import Body
+from atoll.protocol.audit_reports import AuditReport
 from atoll.protocol.call_structs import Certified, Having
 from atoll.protocol.claims import shown
 from atoll.protocol.games.calls import calldata
@@ -87,7 +87,7 @@ class SettledCalls:
         self._job = settled.round_id.job
         self._round = settled.round
 
-    def open_audit_report(self, id: HolderId, body: Body, salt: Digest) -> Call:
+    def open_audit_report(self, id: HolderId, body: AuditReport, salt: Digest) -> Call:
         """`open`: the member's audit report about the round."""
         return self._calls.open(
             job_id=self._job,
@@ -104,7 +104,7 @@ class SettledCalls:
 
     def contest(self, seat: SeatIndex, id: HolderId) -> Call:
         """An opened *valid* is not what the seat's key gives. Needs the key and the opened body."""
-        body, key = self._settled.bodies[id].to_bytes(), self._settled.known_key(seat)
+        body, key = self._settled.opened_reports[id].to_bytes(), self._settled.known_key(seat)
         if key is None:
             raise ProtocolError(f"nobody has shown the key of seat {seat} of round {self._round}")
         return self._calls.contest(shown(self._settled, seat), id, body, key)
@@ -179,5 +179,5 @@ class SettledCalls:
 
     def _opened(self, id: HolderId) -> bytes:
         """What an auditor opened; empty for nothing."""
-        body = self._settled.bodies.get(id)
+        body = self._settled.opened_reports.get(id)
         return b"" if body is None else body.to_bytes()

@@ -22,7 +22,7 @@ from atoll.job.ledger.json_document import money_document
 from atoll.job.ledger.ledger import paid_seats
 from atoll.job.recomputation import Recomputation
 from atoll.protocol import events as ev
-from atoll.protocol.audit_reports import Duty
+from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeRecord
 from atoll.protocol.safety import unsafe_rounds
@@ -461,10 +461,10 @@ class _Auditor:
     ) -> tuple[str, ...]:
         """Auditors that are paid for a *valid* which they did not replay."""
         wrong = []
-        for auditor, body in settled_round.bodies.items():
+        for auditor, body in settled_round.opened_reports.items():
             said, account = body.of(seat), self.view.verifiers[auditor].account
             is_paid = said is not None and (auditor, seat) not in settled_round.contests
-            own = Duty.valid(seat, account, found.work_tags)
+            own = AuditEntry.valid(seat, account, found.work_tags)
             if said is not None and said.is_valid and is_paid and said != own:
                 wrong.append(str(account))
         return tuple(wrong)

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from atoll.protocol import events as ev
-from atoll.protocol.audit_reports import Body
+from atoll.protocol.audit_reports import AuditReport
 from atoll.protocol.checkpoint_commitments import CHECKPOINT_COMMITMENT_BYTES
 from atoll.protocol.events import ContractEvent
 from atoll.protocol.game_records import parties, window_of
@@ -185,18 +185,18 @@ def _holder_slashed(event: ev.HolderSlashed, name: Names) -> str:
 
 
 def _opened(event: ev.Opened, name: Names) -> str:
-    duties = body_of(event).duties
-    valid = sum(1 << duty.seat for duty in duties if duty.is_valid)
+    duties = body_of(event).entries
+    valid = sum(1 << entry.seat for entry in duties if entry.is_valid)
     parts = [seats_text(valid, "is valid", "are valid")] if valid else []
     parts += [
-        f"seat {duty.seat} has a mismatch at {duty.at}" for duty in duties if not duty.is_valid
+        f"seat {entry.seat} has a mismatch at {entry.at}" for entry in duties if not entry.is_valid
     ]
     return f"round {event.round}: {name(event.account)} opens its audit report: {'; '.join(parts)}"
 
 
-def body_of(event: ev.Opened) -> Body:
+def body_of(event: ev.Opened) -> AuditReport:
     """The entries of an opened audit report."""
-    return Body.from_bytes(event.body)
+    return AuditReport.from_bytes(event.body)
 
 
 def _leaked(event: ev.Leaked, name: Names) -> str:

@@ -40,7 +40,7 @@ class JobUpdate:
 def is_about(event: ContractEvent | None, seat: int, holders: Collection[Address]) -> bool:
     """Whether an event names that seat or one of its holders, or holds for everybody."""
     if isinstance(event, ev.Opened):
-        return any(duty.seat == seat for duty in body_of(event).duties)
+        return any(entry.seat == seat for entry in body_of(event).entries)
     if isinstance(event, ev.Challenged):
         return event.claim.seat == seat
     named = getattr(event, "seat", None)

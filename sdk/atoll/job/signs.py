@@ -214,10 +214,10 @@ def _played(view: JobView) -> Iterator[HolderId]:
 def _accused(view: JobView) -> Iterator[HolderId]:
     """Providers of whom an opened *mismatch* was not dropped."""
     for settled_round in view.settled:
-        for auditor, body in settled_round.bodies.items():
-            for duty in body.duties:
-                if not duty.is_valid and (auditor, duty.seat) not in settled_round.dropped:
-                    yield settled_round.seats[duty.seat]
+        for auditor, body in settled_round.opened_reports.items():
+            for entry in body.entries:
+                if not entry.is_valid and (auditor, entry.seat) not in settled_round.dropped:
+                    yield settled_round.seats[entry.seat]
 
 
 def merged_seats(view: JobView, settled_round: SettledRound) -> list[SeatIndex]:

@@ -16,8 +16,8 @@ from atoll.protocol.hashing import hash_in_round, keccak256
 from atoll.protocol.types import Address, Digest, HolderId, RoundId, SeatIndex
 
 VALID: Final = 0xFFFF
-"""Where a duty names no segment: all of the seat's round is as it was revealed."""
-DUTY_BYTES: Final = 35
+"""Where a entry names no segment: all of the seat's round is as it was revealed."""
+ENTRY_BYTES: Final = 35
 
 
 def valid_digest(account: Address, work_tags: Sequence[Digest]) -> Digest:
@@ -26,7 +26,7 @@ def valid_digest(account: Address, work_tags: Sequence[Digest]) -> Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
+class AuditEntry:
     """What an auditor says of one seat's round.
 
     Attributes:
@@ -52,39 +52,40 @@ class Duty:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """An audit report's duties, seats ascending, one at least."""
+class AuditReport:
+    """An audit report's entries, seats ascending, one at least."""
 
-    duties: tuple[Duty, ...]
+    entries: tuple[AuditEntry, ...]
 
     def to_bytes(self) -> bytes:
         """As the contract reads it."""
         return b"".join(
-            bytes([duty.seat]) + duty.at.to_bytes(2, "big") + duty.digest for duty in self.duties
+            bytes([entry.seat]) + entry.at.to_bytes(2, "big") + entry.digest
+            for entry in self.entries
         )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Raises ValueError on what the contract would refuse to open."""
-        if not data or len(data) % DUTY_BYTES:
-            raise ValueError(f"{len(data)} bytes are no duties")
-        parts = [data[at : at + DUTY_BYTES] for at in range(0, len(data), DUTY_BYTES)]
-        duties = tuple(
-            Duty(SeatIndex(part[0]), int.from_bytes(part[1:3], "big"), Digest(part[3:]))
+        if not data or len(data) % ENTRY_BYTES:
+            raise ValueError(f"{len(data)} bytes are no entries")
+        parts = [data[at : at + ENTRY_BYTES] for at in range(0, len(data), ENTRY_BYTES)]
+        entries = tuple(
+            AuditEntry(SeatIndex(part[0]), int.from_bytes(part[1:3], "big"), Digest(part[3:]))
             for part in parts
         )
-        if any(after.seat <= before.seat for before, after in pairwise(duties)):
+        if any(after.seat <= before.seat for before, after in pairwise(entries)):
             raise ValueError("the seats do not ascend")
-        return cls(duties)
+        return cls(entries)
 
     @property
     def hash(self) -> Digest:
         """What an audit report commits to."""
         return keccak256(self.to_bytes())
 
-    def of(self, seat: SeatIndex) -> Duty | None:
+    def of(self, seat: SeatIndex) -> AuditEntry | None:
         """What it says of a seat."""
-        return next((duty for duty in self.duties if duty.seat == seat), None)
+        return next((entry for entry in self.entries if entry.seat == seat), None)
 
 
 def salt_message(round_id: RoundId, audit_seed: Digest, auditor: HolderId) -> Digest:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from atoll.protocol import events as ev
-from atoll.protocol.audit_reports import Body
+from atoll.protocol.audit_reports import AuditReport
 from atoll.protocol.membership import Handler, drop, put
 from atoll.protocol.open_rounds import OpenRound, Sealed
 from atoll.protocol.settled_rounds import Contest, SettledRound
@@ -70,8 +70,12 @@ def _audit_report_sealed(view: JobView, event: ev.AuditReportSealed, block: Bloc
 
 
 def _opened(view: JobView, event: ev.Opened, block: BlockRef) -> JobView:
-    bodies = put(_settled_round(view, event.round).bodies, event.id, Body.from_bytes(event.body))
-    return with_settled(view, event.round, bodies=bodies)
+    opened_reports = put(
+        _settled_round(view, event.round).opened_reports,
+        event.id,
+        AuditReport.from_bytes(event.body),
+    )
+    return with_settled(view, event.round, opened_reports=opened_reports)
 
 
 def _key_shown(view: JobView, event: ev.KeyShown, block: BlockRef) -> JobView:

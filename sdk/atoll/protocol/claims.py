@@ -293,7 +293,7 @@ class SeatStatements:
     def evidence(self, segment: int, *, is_update_proof: bool = False) -> bytes:
         """`abi.encode(Evidence)`, which proves that claim to the contract."""
         window, header = self._window, self.header
-        body = window.bodies.get(self.member)
+        body = window.opened_reports.get(self.member)
         values = (
             astuple(shown(self.settled_round, self.seat)),
             is_update_proof,

@@ -152,7 +152,7 @@ def certificate_hash(round_id: RoundId, seed: Digest, votes: Digest, verdict: Ve
 def record_hash(record: RoundRecord) -> Digest:
     """The one word that the contract keeps of a settled round."""
     types = ("bytes32",) * 6 + ("uint256",) * 5
-    return hash_fields(types, (tag("atoll.facts.v1"), *astuple(record)))
+    return hash_fields(types, (tag("atoll.round-record.v1"), *astuple(record)))
 
 
 def bond_lock(job: JobId, role: Role, holder: HolderId) -> Digest:

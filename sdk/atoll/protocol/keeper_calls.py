@@ -144,7 +144,7 @@ def _absent(view: JobView, settled_round: SettledRound, now: int) -> Iterator[Ke
         holder = view.verifiers[settled_round.slots[slot]]
         if (settled_round.round, MissedDuty.AUDIT) in holder.penalties:
             continue
-        body = settled_round.bodies.get(holder.id)
+        body = settled_round.opened_reports.get(holder.id)
         excluded = [seat for seat in seats if body is None or body.of(seat) is None]
         if excluded:
             yield KeeperCall(
@@ -200,19 +200,19 @@ def wrong_digests(
 ) -> Iterator[tuple[HolderId, SeatIndex]]:
     """Opened *valid* whose digest is not what the seat's checkpoint commitments and its key give,
     early or not."""
-    for auditor, body in settled_round.bodies.items():
+    for auditor, body in settled_round.opened_reports.items():
         account = view.verifiers[auditor].account
-        for duty in body.duties:
-            key = settled_round.known_key(duty.seat)
-            if not duty.is_valid or key is None or duty.seat in settled_round.leaks:
+        for entry in body.entries:
+            key = settled_round.known_key(entry.seat)
+            if not entry.is_valid or key is None or entry.seat in settled_round.leaks:
                 continue
             if (
                 _digest_of(
-                    account, settled_round.reveals[duty.seat].reveal.checkpoint_commitments, key
+                    account, settled_round.reveals[entry.seat].reveal.checkpoint_commitments, key
                 )
-                != duty.digest
+                != entry.digest
             ):
-                yield auditor, duty.seat
+                yield auditor, entry.seat
 
 
 @lru_cache(maxsize=4096)
@@ -251,27 +251,27 @@ def _dropped(view: JobView, settled_round: SettledRound, now: int) -> Iterator[K
     """Opened *mismatch* that their authors did not play in time."""
     if now < settled_round.clock.half:
         return
-    for auditor, body in settled_round.bodies.items():
+    for auditor, body in settled_round.opened_reports.items():
         author = view.verifiers[auditor]
-        for duty in body.duties:
-            is_over = view.providers[settled_round.seats[duty.seat]].is_slashed
+        for entry in body.entries:
+            is_over = view.providers[settled_round.seats[entry.seat]].is_slashed
             is_kept = (
-                duty.is_valid or is_over or is_played(view, settled_round, author.account, duty)
+                entry.is_valid or is_over or is_played(view, settled_round, author.account, entry)
             )
-            if not is_kept and (auditor, duty.seat) not in settled_round.dropped:
+            if not is_kept and (auditor, entry.seat) not in settled_round.dropped:
                 yield KeeperCall(
-                    KeeperCallKind.DROPPED, settled_round.round, Role.VERIFIER, auditor, duty.seat
+                    KeeperCallKind.DROPPED, settled_round.round, Role.VERIFIER, auditor, entry.seat
                 )
 
 
 def _proven(view: JobView, settled_round: SettledRound) -> Iterator[KeeperCall]:
     """Opened *mismatch* about who has been slashed since, by whose game it may be."""
-    for auditor, body in settled_round.bodies.items():
-        for duty in body.duties:
-            is_new = not duty.is_valid and (auditor, duty.seat) not in settled_round.proven
-            if is_new and view.providers[settled_round.seats[duty.seat]].is_slashed:
+    for auditor, body in settled_round.opened_reports.items():
+        for entry in body.entries:
+            is_new = not entry.is_valid and (auditor, entry.seat) not in settled_round.proven
+            if is_new and view.providers[settled_round.seats[entry.seat]].is_slashed:
                 yield KeeperCall(
-                    KeeperCallKind.PROVEN, settled_round.round, Role.VERIFIER, auditor, duty.seat
+                    KeeperCallKind.PROVEN, settled_round.round, Role.VERIFIER, auditor, entry.seat
                 )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from atoll.protocol.audit_reports import Duty as AuditReportDuty
+from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.clocks import last_moment
 from atoll.protocol.game_records import Accusation, GameRecord, parties, pay_position
 from atoll.protocol.game_records import accusation as made
@@ -163,7 +163,9 @@ def _audit(
     seats, clock = settled_round.duties_of(member.id), settled_round.clock
     if clock.is_auditing(now) and seats and member.id not in settled_round.audit_reports:
         yield Obligation(Duty.AUDIT_REPORT, settled_round.round, clock.audit_end, member.id, seats)
-    has_to_open = member.id in settled_round.audit_reports and member.id not in settled_round.bodies
+    has_to_open = (
+        member.id in settled_round.audit_reports and member.id not in settled_round.opened_reports
+    )
     if clock.is_opening(now) and has_to_open:
         yield Obligation(Duty.OPEN, settled_round.round, clock.open_end, member.id, seats)
     if clock.audit_end <= now < clock.half:
@@ -174,27 +176,27 @@ def _accusations(
     view: JobView, settled_round: SettledRound, member: Holder
 ) -> Iterator[Obligation]:
     """Opened *mismatch* that their author has not brought before the judge, each by itself."""
-    body = settled_round.bodies.get(member.id)
-    for duty in body.duties if body else ():
-        is_over = view.providers[settled_round.seats[duty.seat]].is_slashed
+    body = settled_round.opened_reports.get(member.id)
+    for entry in body.entries if body else ():
+        is_over = view.providers[settled_round.seats[entry.seat]].is_slashed
         if (
-            not duty.is_valid
+            not entry.is_valid
             and not is_over
-            and not is_played(view, settled_round, member.account, duty)
+            and not is_played(view, settled_round, member.account, entry)
         ):
-            where = (duty.seat,)
+            where = (entry.seat,)
             yield Obligation(
                 Duty.CHALLENGE,
                 settled_round.round,
                 settled_round.clock.half,
                 member.id,
                 where,
-                at=duty.at,
+                at=entry.at,
             )
 
 
 def is_played(
-    view: JobView, settled_round: SettledRound, author: Address, accusation: AuditReportDuty
+    view: JobView, settled_round: SettledRound, author: Address, accusation: AuditEntry
 ) -> bool:
     """Whether the account has challenged what its audit report says of a seat, or found no room to.
 

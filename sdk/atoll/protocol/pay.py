@@ -42,10 +42,10 @@ def duties_paid(settled_round: SettledRound, holder: Holder) -> int:
     What becomes of a contest is credited, not claimed; so is the fee of a *mismatch*, once its seat
     has been slashed.
     """
-    body = settled_round.bodies.get(holder.id)
+    body = settled_round.opened_reports.get(holder.id)
     if body is None:
         return 0
-    valid = (duty.seat for duty in body.duties if duty.is_valid)
+    valid = (entry.seat for entry in body.entries if entry.is_valid)
     return sum((holder.id, seat) not in settled_round.contests for seat in valid)
 
 

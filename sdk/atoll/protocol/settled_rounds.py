@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from atoll.protocol.audit_reports import Body
+from atoll.protocol.audit_reports import AuditReport
 from atoll.protocol.checkpoint_commitments import key_hash
 from atoll.protocol.clocks import AuditClock
 from atoll.protocol.merge_inputs import MergeRecord
@@ -60,7 +60,7 @@ class SettledRound:
         drawn: seats that are audited; `duties` by slot.
         pay: seats that are paid, as far as slashes take nothing.
         short: seats that did too little to be merged, where a certificate settled the round.
-        audit_reports, bodies: by auditor, before and after the opening.
+        audit_reports, opened_reports: by auditor, before and after the opening.
         keys: shown, whether they are what was committed to or not.
         early_keys: shown before the settlement; known to all, and not shown for any rule.
         leaks: keys that somebody else showed first, and who.
@@ -89,7 +89,7 @@ class SettledRound:
     pay: Bitmap
     is_consistent: bool
     audit_reports: Mapping[HolderId, Digest] = field(default_factory=dict)
-    bodies: Mapping[HolderId, Body] = field(default_factory=dict)
+    opened_reports: Mapping[HolderId, AuditReport] = field(default_factory=dict)
     keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
     leaks: Mapping[SeatIndex, Address] = field(default_factory=dict)
     struck: Bitmap = NO_BITS

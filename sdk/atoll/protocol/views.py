@@ -245,12 +245,12 @@ class JobView:
         """Providers about whom an opened *mismatch* can still be played, or is being played."""
         played = {window_of(game.claim) for game in self.games.values() if game.is_open}
         return {
-            settled_round.seats[duty.seat]
+            settled_round.seats[entry.seat]
             for settled_round in self.settled
             if now < settled_round.clock.half or settled_round.round in played
-            for auditor, body in settled_round.bodies.items()
-            for duty in body.duties
-            if not duty.is_valid and self._stands(settled_round, auditor, duty.seat, now)
+            for auditor, body in settled_round.opened_reports.items()
+            for entry in body.entries
+            if not entry.is_valid and self._stands(settled_round, auditor, entry.seat, now)
         }
 
     def _stands(

@@ -18,7 +18,7 @@ from atoll.numerics.pieces import root_of_update
 from atoll.numerics.segment import Course, SegmentRun
 from atoll.numerics.state import SeatState
 from atoll.numerics.update_proof import close_round
-from atoll.protocol.audit_reports import Duty
+from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.hashing import sha256
 from atoll.protocol.types import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex
@@ -79,13 +79,13 @@ class SeatReplay:
     seconds: float
     earlier: RoundIndex | None = None
 
-    def duty(self, seat: SeatIndex, account: Address) -> Duty:
+    def entry(self, seat: SeatIndex, account: Address) -> AuditEntry:
         """What an audit report says of it."""
         if self.earlier is not None:
-            return Duty(seat, 0, self.own)
+            return AuditEntry(seat, 0, self.own)
         if self.mismatch_at is None:
-            return Duty.valid(seat, account, self.work_tags)
-        return Duty(seat, self.mismatch_at, self.own)
+            return AuditEntry.valid(seat, account, self.work_tags)
+        return AuditEntry(seat, self.mismatch_at, self.own)
 
 
 class _Mismatch(Exception):

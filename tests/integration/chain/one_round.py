@@ -15,7 +15,7 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.keys import sign_hash
 from atoll.numerics.init import initial_global_state
 from atoll.protocol import hashing
-from atoll.protocol.audit_reports import Body, Duty, audit_report_hash
+from atoll.protocol.audit_reports import AuditEntry, AuditReport, audit_report_hash
 from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import certificate_bytes
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments, key_hash
@@ -123,8 +123,8 @@ class OneRound:
     def examine(self, settled_round: SettledRound, manifest: Manifest) -> None:
         """Audit report, opening and key, each in its window; the round can be challenged then."""
         calls, id = self.chain.calls, settled_round.slots[SLOT]
-        duty = Duty.valid(SEAT, self.verifier, _checkpoint_commitments(manifest)[1])
-        body = Body((duty,))
+        duty = AuditEntry.valid(SEAT, self.verifier, _checkpoint_commitments(manifest)[1])
+        body = AuditReport((duty,))
         seed, who = settled_round.record.audit_seed, (id, self.verifier)
         sealed = audit_report_hash(settled_round.round_id, seed, who, body.hash, SALT)
         self.send(self.verifier, calls.seal_audit_report(self.job, ROUND, sealed))

@@ -163,7 +163,7 @@ def _of_seats(net: Live, settled_round: SettledRound) -> Iterator[Asked]:
 
 def _of_auditor(net: Live, settled_round: SettledRound, id: HolderId) -> Iterator[Asked]:
     audits, job, round = net.chain.audits, net.job, settled_round.round
-    body = net.settled[round].bodies.get(id, b"")
+    body = net.settled[round].opened_reports.get(id, b"")
     named = {SeatIndex(body[at]) for at in range(0, len(body), DUTY_BYTES)}
     left = min(net.duties(round, id) - named, default=0)
     absent = (job, round, id, left, settled_round.record, body)

@@ -23,7 +23,7 @@ from atoll.chain.follower import Fold
 from atoll.chain.indexed import Indexed
 from atoll.errors import ProtocolError
 from atoll.protocol import bls
-from atoll.protocol.audit_reports import Body, Duty, audit_report_hash
+from atoll.protocol.audit_reports import AuditEntry, AuditReport, audit_report_hash
 from atoll.protocol.certificates import Bls, certificate_bytes
 from atoll.protocol.claims import SeatStatements, shown
 from atoll.protocol.events import ContractEvent, Settled
@@ -372,7 +372,7 @@ class Crowd:
             return None
         id = self.rng.choice(auditors)
         account = self.view.verifiers[id].account
-        body = Body(
+        body = AuditReport(
             tuple(self._duty(settled_round, account, seat) for seat in settled_round.duties_of(id))
         )
         salt, raw = digest(f"salt {id}"), body.to_bytes()
@@ -388,13 +388,13 @@ class Crowd:
             (self.job, settled_round.round, sealed),
         )
 
-    def _duty(self, settled_round: SettledRound, account: Address, seat: SeatIndex) -> Duty:
+    def _duty(self, settled_round: SettledRound, account: Address, seat: SeatIndex) -> AuditEntry:
         reveal = settled_round.reveals[seat].reveal
         words = self.keys[reveal.key_hash][1]
         dice = self.rng.random()
         if dice < 0.2:
-            return Duty(seat, self.rng.choice([0, 3, len(words)]), digest("own"))
-        return Duty.valid(seat, account, words if dice < 0.8 else words[1:])
+            return AuditEntry(seat, self.rng.choice([0, 3, len(words)]), digest("own"))
+        return AuditEntry.valid(seat, account, words if dice < 0.8 else words[1:])
 
     def _open(self, settled_round: SettledRound) -> Sent | None:
         sealed = [
@@ -453,8 +453,12 @@ class Crowd:
         if known is None:
             return None
         seat, key = known
-        id = HolderId(rng.choice([*settled_round.bodies, self.some_id(Role.VERIFIER)]))
-        body = settled_round.bodies[id].to_bytes() if id in settled_round.bodies else b""
+        id = HolderId(rng.choice([*settled_round.opened_reports, self.some_id(Role.VERIFIER)]))
+        body = (
+            settled_round.opened_reports[id].to_bytes()
+            if id in settled_round.opened_reports
+            else b""
+        )
         holder = rng.choice([settled_round.seats[seat], self.some_id(Role.PROVIDER)])
         name, what = rng.choice(
             [
@@ -552,7 +556,9 @@ class Crowd:
         except (ProtocolError, IndexError):
             return None
         bond = rng.choice([1, 10, 10, 11]) * self.terms.provider_bond // 10
-        accusers = [self.view.verifiers[id].account for id in settled_round.bodies] or [OUTSIDER]
+        accusers = [self.view.verifiers[id].account for id in settled_round.opened_reports] or [
+            OUTSIDER
+        ]
         who = rng.choice([*accusers, OUTSIDER])
         if rng.random() < 0.2:
             return (who, game, "crowdedOut", (evidence,))
@@ -649,4 +655,6 @@ class Bodies:
     """What was opened of a round, as bytes."""
 
     def __init__(self, settled_round: SettledRound) -> None:
-        self.bodies = {id: body.to_bytes() for id, body in settled_round.bodies.items()}
+        self.opened_reports = {
+            id: body.to_bytes() for id, body in settled_round.opened_reports.items()
+        }

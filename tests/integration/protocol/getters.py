@@ -151,9 +151,9 @@ def _audit_report(
     if value >> 47 & 1:
         earning = pay.duties_paid(settled_round, member)
         yield what, value & (1 << 46) - 1, earning
-        yield what, record[:KEPT], settled_round.bodies[member.id].hash[:KEPT]
+        yield what, record[:KEPT], settled_round.opened_reports[member.id].hash[:KEPT]
         return
-    yield what, None, settled_round.bodies.get(member.id)
+    yield what, None, settled_round.opened_reports.get(member.id)
     is_in_time = settled_round.clock.is_auditing(value & (1 << 46) - 1)
     ours = settled_round.audit_reports.get(member.id)
     yield what, record[:KEPT] if is_in_time else None, ours and ours[:KEPT]

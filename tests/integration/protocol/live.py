@@ -411,7 +411,7 @@ class Live(Network):
         what = (
             self._shown(round, seat),
             id,
-            settled_round.bodies.get(id, b""),
+            settled_round.opened_reports.get(id, b""),
             settled_round.keys[seat],
         )
         sent = (by, self.chain.audits, "contest", *what)
@@ -424,7 +424,7 @@ class Live(Network):
 
     def prove(self, round: int, id: int, seat: int) -> None:
         settled_round = self.settled[round]
-        about = (round, id, settled_round.holders[seat], settled_round.bodies.get(id, b""))
+        about = (round, id, settled_round.holders[seat], settled_round.opened_reports.get(id, b""))
         sent = (WATCHER, self.chain.audits, "proven", self.job, *about)
         self.both(sent, lambda: super(Live, self).prove(round, id, seat))
 
@@ -438,7 +438,7 @@ class Live(Network):
 
     def report_absent(self, round: int, id: int) -> None:
         settled_round = self.settled[round]
-        body = settled_round.bodies.get(id, b"")
+        body = settled_round.opened_reports.get(id, b"")
         left = self.duties(round, id) - {body[at] for at in range(0, len(body), 35)}
         what = (self.job, round, id, min(left, default=0), settled_round.record, body)
         sent = (WATCHER, self.chain.audits, "absent", *what)

@@ -206,7 +206,7 @@ def test_what_the_law_claims_is_what_the_contract_reads(chain: Chain) -> None:
 
 def compare_claims(net: Live, said: SeatStatements) -> None:
     """The seat's own, and those of whoever called it valid."""
-    auditors = [id for id, body in said.settled_round.bodies.items() if body.of(said.seat)]
+    auditors = [id for id, body in said.settled_round.opened_reports.items() if body.of(said.seat)]
     assert auditors
     for each in (said, *(replace(said, member=id) for id in auditors)):
         for segment, is_update_proof in ((0, False), (3, False), (said.segments - 1, True)):
@@ -270,7 +270,7 @@ def fines_agree(
         return set()
     compare_openings(net, said)
     auditors = {
-        id for id, body in net.folded.settled[through_round].bodies.items() if body.of(seat)
+        id for id, body in net.folded.settled[through_round].opened_reports.items() if body.of(seat)
     }
     assert auditors
     found = set()

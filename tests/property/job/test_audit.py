@@ -19,7 +19,7 @@ from atoll.job.archive import Archive, reason, until_claimed
 from atoll.job.audit import EQUAL, GONE, Extent, JobCheck, RoundCheck, audit
 from atoll.numerics.state_layout import max_state_bytes
 from atoll.protocol import events as ev
-from atoll.protocol.audit_reports import Body
+from atoll.protocol.audit_reports import AuditReport
 from atoll.protocol.types import Address, JobId, Role
 from atoll.storage.cid import Cid
 from atoll.train.checkpoints import release_job
@@ -170,9 +170,9 @@ async def test_a_valid_entry_of_work_tags_that_nobody_ran_is_a_fault(tmp_path: P
     job.round()
     script, net = job.script, job.script.net
     guesser = next(iter(script.auditors(0)))
-    body = Body.from_bytes(script.body(0, guesser))
-    guess = replace(body.duties[0], digest=digest("guess"))
-    script.audit_report(0, guesser, Body((guess, *body.duties[1:])).to_bytes())
+    body = AuditReport.from_bytes(script.body(0, guesser))
+    guess = replace(body.entries[0], digest=digest("guess"))
+    script.audit_report(0, guesser, AuditReport((guess, *body.entries[1:])).to_bytes())
     net.wait_until(net.settled[0].ends["audit"])
     script.open(0, guesser)
     found = await checked(job, Extent(seat=guess.seat))

@@ -235,8 +235,8 @@ def test_what_differs_in_a_round_that_nobody_drew_is_found_in_a_later_one(
     right = own.states[segment] if segment < len(states) else own.update_root
     assert found.own == right
     account = reset_period.job.task.seat
-    duty = found.duty(account, "0x" + "11" * 20)  # type: ignore[arg-type]  # an address
-    assert (duty.at, duty.digest) == (0, right)
+    entry = found.entry(account, "0x" + "11" * 20)  # type: ignore[arg-type]  # an address
+    assert (entry.at, entry.digest) == (0, right)
 
 
 def replayed(

@@ -117,7 +117,9 @@ def test_a_submitter_that_is_all_verifiers_neither_slashes_nor_withholds(seed: i
         assert not kinds(holders(view, member))
         assert paid(world, member) == earned(world, member) > 0
     accusing = {
-        id for id, body in settled_round.bodies.items() if any(not d.is_valid for d in body.duties)
+        id
+        for id, body in settled_round.opened_reports.items()
+        if any(not d.is_valid for d in body.entries)
     }
     assert accusing
     for holder in view.verifiers.values():

@@ -10,7 +10,7 @@ from tests.support.identities import digest
 from tests.support.small_job import SmallJob, small_job
 
 from atoll.errors import ConfigError
-from atoll.protocol.audit_reports import Body, valid_digest
+from atoll.protocol.audit_reports import AuditReport, valid_digest
 from atoll.protocol.audit_reports import Duty as Said
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.obligations import Duty
@@ -150,10 +150,10 @@ def test_false_mismatch_accuses_the_first_honest_seat_alone() -> None:
         Said.valid(SeatIndex(3), ME, [digest("b")]),
     )
     behaviour = verifier_behaviour("false-mismatch")
-    body = behaviour.audit_report_override(None, Body(said))  # type: ignore[arg-type]
-    assert [duty.seat for duty in body.duties if not duty.is_valid] == [1]
-    assert body.duties[2] == said[2]
-    assert Body.from_bytes(body.to_bytes()) == body
+    body = behaviour.audit_report_override(None, AuditReport(said))  # type: ignore[arg-type]
+    assert [entry.seat for entry in body.entries if not entry.is_valid] == [1]
+    assert body.entries[2] == said[2]
+    assert AuditReport.from_bytes(body.to_bytes()) == body
 
 
 def test_a_sham_says_of_every_seat_that_its_first_segment_is_wrong(job: SmallJob) -> None:

@@ -98,7 +98,7 @@ def test_members_are_told_with_what_they_did(origin: Origin) -> None:
     whole = str(origin.view.require_terms().steps * origin.view.require_terms().tokens_per_step)
     assert ["provider", PROVIDERS[0], "1", whole, "0"] in rows
     assert ["provider", PROVIDERS[3], "1", "0", "0"] in rows
-    audits = sum(len(body.duties) for body in settled_round.bodies.values())
+    audits = sum(len(body.entries) for body in settled_round.opened_reports.values())
     assert sum(int(row[4]) for row in rows if row[0] == "verifier") == audits == 8
 
 

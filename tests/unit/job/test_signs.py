@@ -160,7 +160,7 @@ def test_who_hides_a_key_from_its_accuser_taints_unless_that_one_does_not_play()
     view = net.view
     assert Signs.of(view).tainted == [0]
     (settled_round,) = view.settled
-    dropped = frozenset((id, SeatIndex(3)) for id in settled_round.bodies)
+    dropped = frozenset((id, SeatIndex(3)) for id in settled_round.opened_reports)
     assert Signs.of(replace(view, settled=(replace(settled_round, dropped=dropped),))).tainted == []
 
 

@@ -124,7 +124,7 @@ class Past:
     pay: set[int]
     unearned: set[int]
     audit_reports: dict[int, Digest] = field(default_factory=dict)
-    bodies: dict[int, bytes] = field(default_factory=dict)
+    opened_reports: dict[int, bytes] = field(default_factory=dict)
     keys: dict[int, Digest] = field(default_factory=dict)
     struck: set[int] = field(default_factory=set)
     contests: dict[tuple[int, int], bool | None] = field(default_factory=dict)
@@ -833,7 +833,7 @@ class Network:
     def audit_report(self, round: int, id: int, audit_report: Digest) -> None:
         """The last one counts, if it was sealed in AUDIT."""
         settled_round = self.settled[round]
-        need(id not in settled_round.bodies, "opened")
+        need(id not in settled_round.opened_reports, "opened")
         settled_round.audit_reports.pop(id, None)
         if settled_round.at <= self.now < settled_round.ends["audit"]:
             settled_round.audit_reports[id] = audit_report
@@ -848,13 +848,13 @@ class Network:
         given = self.tagged("atoll.audit-report.v1", round, *parts)
         need(
             settled_round.audit_reports.get(id) == given
-            and id not in settled_round.bodies
+            and id not in settled_round.opened_reports
             and body,
             "another audit report",
         )
         seats = [body[at] for at in range(0, len(body), 35)]
         need(set(seats) <= self.duties(round, id) and seats == sorted(set(seats)), "no duties")
-        settled_round.bodies[id] = body
+        settled_round.opened_reports[id] = body
         self.emit(ev.Opened(self.job, m.account, HolderId(id), RoundIndex(round), body))
 
     def show_key(self, round: int, seat: int, key: Digest) -> None:
@@ -937,7 +937,7 @@ class Network:
     def report_absent(self, round: int, id: int) -> None:
         settled_round = self.settled[round]
         need(settled_round.ends["open"] <= self.now < settled_round.ends["window"], "not now")
-        body = settled_round.bodies.get(id, b"")
+        body = settled_round.opened_reports.get(id, b"")
         left = self.duties(round, id) - {body[at] for at in range(0, len(body), 35)}
         need(left, "nothing excluded")
         self._missed(self.member(Role.VERIFIER, id), round, MissedDuty.AUDIT)
@@ -946,7 +946,7 @@ class Network:
         """An opened *mismatch* that was not played: half of what is left, once a seat."""
         settled_round, m = self.settled[round], self.member(Role.VERIFIER, id)
         need(settled_round.ends["half"] <= self.now < settled_round.ends["window"], "not now")
-        body = settled_round.bodies.get(id, b"")
+        body = settled_round.opened_reports.get(id, b"")
         said = {body[at]: body[at + 1 : at + 3] for at in range(0, len(body), 35)}
         need(said.get(seat, b"\xff\xff") != b"\xff\xff", "accuses nobody")
         need((id, seat) not in settled_round.dropped, "done")
@@ -961,7 +961,7 @@ class Network:
     def prove(self, round: int, id: int, seat: int) -> None:
         """Who accused a seat that has been slashed is credited the fee."""
         settled_round, m = self.settled[round], self.member(Role.VERIFIER, id)
-        body = settled_round.bodies.get(id, b"")
+        body = settled_round.opened_reports.get(id, b"")
         said = {body[at]: body[at + 1 : at + 3] for at in range(0, len(body), 35)}
         need(said.get(seat, b"\xff\xff") != b"\xff\xff", "accuses nobody")
         need(self.member(Role.PROVIDER, settled_round.holders[seat]).slashed, "not slashed")
@@ -995,7 +995,7 @@ class Network:
             and hashed(settled_round.keys[seat]) == settled_round.reveals[seat].key_hash,
             "key",
         )
-        body = settled_round.bodies.get(id, b"")
+        body = settled_round.opened_reports.get(id, b"")
         parts = [body[at : at + 35] for at in range(0, len(body), 35)]
         said = [p for p in parts if p[0] == seat and p[1:3] == b"\xff\xff"]
         account = self.member(Role.VERIFIER, id).account
@@ -1054,7 +1054,7 @@ class Network:
             is_its = settled_round.holders.get(m.index) == m.id and m.index in settled_round.pay
             price = terms.segment_steps * terms.tokens_per_step * terms.price_per_token
             return is_its * settled_round.done.get(m.index, 0) * price
-        body = settled_round.bodies.get(m.id, b"")
+        body = settled_round.opened_reports.get(m.id, b"")
         duties = (body[at : at + 35] for at in range(0, len(body), 35))
         seats = {duty[0] for duty in duties if duty[1:3] == b"\xff\xff"}
         taken = {s for id, s in settled_round.contests if id == m.id}

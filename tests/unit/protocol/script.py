@@ -11,7 +11,7 @@ from eth_utils.address import to_checksum_address
 from tests.support.identities import accounts, digest
 from tests.unit.protocol.network import Network, reveal_of
 
-from atoll.protocol.audit_reports import Body, Duty
+from atoll.protocol.audit_reports import AuditEntry, AuditReport
 from atoll.protocol.types import Address, Digest, Phase, Reveal, Role, SeatIndex, Terms
 
 PROVIDERS = accounts("provider", 8)
@@ -105,9 +105,9 @@ class Script:
         for seat in sorted(self.net.duties(round, id)):
             at = (mismatch or {}).get(seat)
             work_tags = self.secrets[round, seat][1]
-            valid = Duty.valid(SeatIndex(seat), account, work_tags)
-            duties.append(valid if at is None else Duty(SeatIndex(seat), at, digest("own")))
-        return Body(tuple(duties)).to_bytes()
+            valid = AuditEntry.valid(SeatIndex(seat), account, work_tags)
+            duties.append(valid if at is None else AuditEntry(SeatIndex(seat), at, digest("own")))
+        return AuditReport(tuple(duties)).to_bytes()
 
     def audit_report(self, round: int, id: int, body: bytes | None = None) -> None:
         body, salt = self.body(round, id) if body is None else body, digest(f"salt {round} {id}")
@@ -142,8 +142,8 @@ class Script:
     def guessed(self, round: int) -> tuple[int, SeatIndex]:
         """An audit with keys, in which one auditor guessed its first digest: who, of which seat."""
         ends, (guesser, *others) = self.net.settled[round].ends, self.auditors(round)
-        body = Body.from_bytes(self.body(round, guesser))
-        guess = Body((replace(body.duties[0], digest=digest("guess")), *body.duties[1:]))
+        body = AuditReport.from_bytes(self.body(round, guesser))
+        guess = AuditReport((replace(body.entries[0], digest=digest("guess")), *body.entries[1:]))
         self.audit_report(round, guesser, guess.to_bytes())
         for id in others:
             self.audit_report(round, id)
@@ -152,7 +152,7 @@ class Script:
             self.open(round, id)
         self.net.wait_until(ends["open"])
         self.show_keys(round)
-        return guesser, body.duties[0].seat
+        return guesser, body.entries[0].seat
 
     def keyless(self, round: int, seat: int) -> None:
         """Every drawn seat but one shows its key, and that one is struck."""

@@ -300,7 +300,7 @@ def test_evidence_via_a_later_round_has_what_a_valid_entry_of_that_round_needs()
     member = HolderId(next(id for id in script.auditors(1) if SEAT in script.net.duties(1, id)))
     valid = gone_on(script, 0, through_round=RoundIndex(1), member=member)
     second = script.net.view.settled[1]
-    key, body = script.secrets[1, SEAT][0], second.bodies[member].to_bytes()
+    key, body = script.secrets[1, SEAT][0], second.opened_reports[member].to_bytes()
     found = evidence_of(valid, 3)
     assert (found[0][:3], found[1:3]) == ((JOB, 0, SEAT), (False, 3))
     assert (found[3:6], found[10]) == ((key, member, body), 1)

@@ -298,7 +298,7 @@ def test_evidence_of_a_link_needs_no_key_but_an_auditors_does() -> None:
     script.audit(0)
     auditor = HolderId(next(id for id in script.auditors(0) if SEAT in script.net.duties(0, id)))
     key, _ = script.secrets[0, SEAT]
-    body = script.net.view.settled[0].bodies[auditor].to_bytes()
+    body = script.net.view.settled[0].opened_reports[auditor].to_bytes()
     seats_own = {
         is_update_proof: evidence_of(script, 0, is_update_proof=is_update_proof)
         for is_update_proof in (False, True)

@@ -12,7 +12,7 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import events as ev
 from atoll.protocol import pay
-from atoll.protocol.audit_reports import Body
+from atoll.protocol.audit_reports import AuditReport
 from atoll.protocol.audit_reports import Duty as AuditReportDuty
 from atoll.protocol.game_records import GameRecord, bond_set, pay_position
 from atoll.protocol.games.game_machine import Outcome
@@ -405,8 +405,8 @@ def test_wrong_digests_cost_the_fee_and_half_of_it_is_the_contesters() -> None:
     ]
     net.contest(round, auditor, wrong[0].seat, WATCHER)
     holder = net.view.verifiers[wrong[0].holder]
-    body = net.view.settled[round].bodies[holder.id]
-    assert pay.duties_paid(net.view.settled[round], holder) == len(body.duties) - 1
+    body = net.view.settled[round].opened_reports[holder.id]
+    assert pay.duties_paid(net.view.settled[round], holder) == len(body.entries) - 1
     net.wait_until(settled_round.ends["window"])
     assert KeeperCallKind.SETTLE_CONTEST in calls(script)
     net.settle_contest(round, auditor, wrong[0].seat)
@@ -476,7 +476,7 @@ def test_who_is_accused_when_merge_opens_is_accused_in_the_merge() -> None:
     auditor = script.auditors(round)[0]
     seat = min(net.duties(round, auditor))
     lie = AuditReportDuty(SeatIndex(seat), 0, digest("own"))
-    script.audit_report(round, auditor, Body((lie,)).to_bytes())
+    script.audit_report(round, auditor, AuditReport((lie,)).to_bytes())
     net.wait_until(ends["audit"])
     script.open(round, auditor)
     script.train()

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.support.manifests import make_terms
 
 from atoll.protocol import committee_draws, hashing, pay
-from atoll.protocol.audit_reports import VALID, Body, Duty
+from atoll.protocol.audit_reports import VALID, AuditEntry, AuditReport
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.clocks import AuditClock
 from atoll.protocol.holders import Holder
@@ -93,12 +93,12 @@ def settled() -> SettledRound:
 
 def audited(round: SettledRound) -> SettledRound:
     """Slots 0 and 1 open that their seats are valid; seat 3 shows no key in time."""
-    bodies = {
-        HolderId(slot): Body(tuple(Duty(seat, VALID, repeated(7)) for seat in seats))
+    opened_reports = {
+        HolderId(slot): AuditReport(tuple(AuditEntry(seat, VALID, repeated(7)) for seat in seats))
         for slot, seats in round.duties.items()
         if slot != 2
     }
-    return replace(round, bodies=bodies, pay=Bitmap(round.pay & ~UNPAID))
+    return replace(round, opened_reports=opened_reports, pay=Bitmap(round.pay & ~UNPAID))
 
 
 def paid(round: SettledRound, role: Role, count: int) -> list[Wei]:

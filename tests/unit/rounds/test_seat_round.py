@@ -82,8 +82,8 @@ def test_moments_that_are_not_finite_are_no_update_and_the_segments_stand(job: S
 def test_honest_work_is_valid(job: SmallJob, trained: TrainedRound, claimed: RevealedRound) -> None:
     found = replay_seat(job.task, claimed, job.store)
     assert found.mismatch_at is None
-    duty = found.duty(SeatIndex(2), ME)
-    assert (duty.at, duty.digest) == (VALID, valid_digest(ME, trained.work_tags))
+    entry = found.entry(SeatIndex(2), ME)
+    assert (entry.at, entry.digest) == (VALID, valid_digest(ME, trained.work_tags))
 
 
 def test_a_partial_round_is_replayed_as_far_as_it_went(job: SmallJob) -> None:

@@ -13,7 +13,7 @@ from tests.unit.protocol.script import WATCHER, Script
 from tests.unit.service.held import state_of
 
 from atoll.protocol import events as ev
-from atoll.protocol.audit_reports import Duty
+from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.claims import SeatStatements
 from atoll.protocol.types import Digest, RoundIndex, SeatIndex
 from atoll.service.duties.challenge import SendChallenge, one_at_a_time
@@ -46,7 +46,7 @@ def watcher(script: Script) -> State[Any]:
     for seat in LIARS:
         told = script.net.view.settled[0].reveals[seat]
         key = f"replay.v1:0:{seat}:{told.commitment.hex()}"
-        entry = SeatReplayed(Duty(seat, 1, digest("own")), (), 1.0)
+        entry = SeatReplayed(AuditEntry(seat, 1, digest("own")), (), 1.0)
         state = replace(state, entries=state.entries.plus(key, entry))
     return state
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from atoll.protocol.audit_reports import Duty
+from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.types import Digest, Role, SeatIndex
 from atoll.service.serialization import JournalError, from_json, to_json
 
@@ -21,7 +21,7 @@ class Everything:
     data: bytes
     maybe: bytes | None
     pair: tuple[int, bytes]
-    many: tuple[Duty, ...]
+    many: tuple[AuditEntry, ...]
     role: Role
 
 
@@ -34,7 +34,7 @@ VALUE = Everything(
     data=b"\x00\xff",
     maybe=None,
     pair=(1, b"a"),
-    many=(Duty(SeatIndex(1), 2, Digest(bytes(32))),),
+    many=(AuditEntry(SeatIndex(1), 2, Digest(bytes(32))),),
     role=Role.VERIFIER,
 )
 

@@ -13,7 +13,7 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
 from atoll.protocol import events as ev
-from atoll.protocol.audit_reports import VALID, Duty
+from atoll.protocol.audit_reports import VALID, AuditEntry
 from atoll.protocol.claims import SeatStatements
 from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.games.moves import Claim
@@ -62,7 +62,7 @@ def found(script: Script, state: State[Any], at: int = VALID, seat: int = SEAT) 
     told = script.net.view.settled[0].reveals[SeatIndex(seat)]
     key = f"replay.v1:0:{seat}:{told.commitment.hex()}"
     work_tags = tuple(script.secrets[0, seat][1])
-    entry = SeatReplayed(Duty(SeatIndex(seat), at, digest("own")), work_tags, 1.0)
+    entry = SeatReplayed(AuditEntry(SeatIndex(seat), at, digest("own")), work_tags, 1.0)
     return replace(state, entries=state.entries.plus(key, entry))
 
 
@@ -169,7 +169,7 @@ def test_a_mask_that_hides_other_work_tags_is_disputed_when_the_key_is_shown(
     key = f"replay.v1:0:{SEAT}:{told.commitment.hex()}"
     work_tags = tuple(script.secrets[0, SEAT][1])
     others = (*work_tags[:3], digest("another work_tag"), *work_tags[4:])
-    entry = SeatReplayed(Duty(SEAT, VALID, digest("own")), others, 1.0)
+    entry = SeatReplayed(AuditEntry(SEAT, VALID, digest("own")), others, 1.0)
     lied = replace(honest, entries=honest.entries.plus(key, entry))
     (challenge,) = wanted(lied, SendChallenge)
     assert challenge.at == 3

@@ -16,7 +16,7 @@ from tests.unit.service.held import state_of
 from atoll.chain.abi import registry
 from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
-from atoll.protocol.audit_reports import Body, Duty
+from atoll.protocol.audit_reports import AuditEntry, AuditReport
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
@@ -66,7 +66,7 @@ def seen(
 ) -> State[Any]:
     """The seat is replayed, and differs in its first segment."""
     key = f"replay.v1:{settled_round.round}:{seat}:{settled_round.reveals[seat].commitment.hex()}"
-    entry = replace(SeatReplayed(Duty(seat, 0, digest("own")), (), 1.0), **more)
+    entry = replace(SeatReplayed(AuditEntry(seat, 0, digest("own")), (), 1.0), **more)
     return replace(state, entries=state.entries.plus(key, entry))
 
 
@@ -82,7 +82,7 @@ def test_late_in_audit_what_is_replayed_by_then_is_sealed() -> None:
     assert wanted(at(one, late - 1), SealAuditReport) == []
     assert [c.seat for c in wanted(at(one, late - 1), DoReplay)] == seats[1:]
     (seal,) = wanted(at(one, late), SealAuditReport)
-    assert [duty.seat for duty in Body.from_bytes(seal.body).duties] == seats[:1]
+    assert [entry.seat for entry in AuditReport.from_bytes(seal.body).entries] == seats[:1]
     assert wanted(at(nothing, late), SealAuditReport) == []
     assert [c.seat for c in wanted(at(nothing, late), DoReplay)] == seats
     # Once it is sent, only a whole replay can give what was sealed again.
@@ -196,7 +196,9 @@ def test_what_is_sealed_is_what_the_contracts_are_sent() -> None:
     function = registry().function("sealAuditReport")
     assert audit_report.data[:4] == function.selector
     assert decode(function.inputs, audit_report.data[4:]) == (job, 0, digest("report"))
-    sealed = AuditReportSealed(Body((Duty(seats[0], 0, digest("own")),)).to_bytes(), digest("salt"))
+    sealed = AuditReportSealed(
+        AuditReport((AuditEntry(seats[0], 0, digest("own")),)).to_bytes(), digest("salt")
+    )
     send = SendOpen(settled_round.round, id, sealed)
     opened, function = send.call(CALLS, view), registry().function("open", "Audits")
     assert opened.data[:4] == function.selector

@@ -12,7 +12,7 @@ from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import VERIFIERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
-from atoll.protocol.audit_reports import Body, Duty
+from atoll.protocol.audit_reports import AuditEntry, AuditReport
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import Address, Bitmap, Digest, Role, SeatIndex, SlotIndex, Verdict
 from atoll.service.duties.challenge import SendChallenge
@@ -159,7 +159,7 @@ def seen(
         key = (
             f"replay.v1:{settled_round.round}:{seat}:{settled_round.reveals[seat].commitment.hex()}"
         )
-        entries = entries.plus(key, SeatReplayed(Duty(seat, at, digest("own")), (), 1.0))
+        entries = entries.plus(key, SeatReplayed(AuditEntry(seat, at, digest("own")), (), 1.0))
     return replace(state, entries=entries)
 
 
@@ -170,7 +170,7 @@ def test_it_replays_its_duties_seals_sends_and_opens_an_audit_report(script: Scr
     assert tuple(c.seat for c in wanted(state, DoReplay)) == seats
     state = seen(state, settled_round, seats, 0xFFFF)
     (seal,) = wanted(state, SealAuditReport)
-    assert [duty.seat for duty in Body.from_bytes(seal.body).duties] == list(seats)
+    assert [entry.seat for entry in AuditReport.from_bytes(seal.body).entries] == list(seats)
     sealed = AuditReportSealed(seal.body, Digest(b"\x07" * 32))
     state = replace(state, entries=state.entries.plus(seal.key, sealed))
     (send,) = wanted(state, SendAuditReport)
@@ -208,7 +208,7 @@ def test_work_tags_that_a_key_shows_to_be_false_are_challenged(script: Script) -
     def challenged(words: tuple[Digest, ...]) -> list[SendChallenge]:
         state = verifier(script.net, me)
         key = f"replay.v1:{settled_round.round}:{seat}:{told.commitment.hex()}"
-        valid = SeatReplayed(Duty.valid(SeatIndex(seat), me, words), words, 1.0)
+        valid = SeatReplayed(AuditEntry.valid(SeatIndex(seat), me, words), words, 1.0)
         return wanted(replace(state, entries=state.entries.plus(key, valid)), SendChallenge)
 
     own = (digest("own"),) * told.segments

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from atoll.chain.call import Call
 from atoll.chain.contract_calls import Calls
-from atoll.protocol.audit_reports import Body, audit_report_hash, salt_message
+from atoll.protocol.audit_reports import AuditReport, audit_report_hash, salt_message
 from atoll.protocol.checkpoint_commitments import key_of
 from atoll.protocol.obligations import Duty, Obligation
 from atoll.protocol.settled_rounds import SettledRound
@@ -85,7 +85,7 @@ class SendOpen(ContractCall):
         return (self.round, self.holder, self.sealed.salt)
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        settled_round, body = view.settled[self.round], Body.from_bytes(self.sealed.body)
+        settled_round, body = view.settled[self.round], AuditReport.from_bytes(self.sealed.body)
         return calls.about(settled_round).open_audit_report(self.holder, body, self.sealed.salt)
 
 
@@ -122,7 +122,7 @@ def _audit_report(
     sealed = state.entries.of(SealAuditReport, *_about(settled_round.round, seed, owed.holder))
     if sealed is not None:
         auditor = (owed.holder, state.me)
-        body = Body.from_bytes(sealed.body).hash
+        body = AuditReport.from_bytes(sealed.body).hash
         audit_report = audit_report_hash(settled_round.round_id, seed, auditor, body, sealed.salt)
         sent = behaviour.sent_audit_report(settled_round, audit_report)
         return [] if sent is None else [SendAuditReport(settled_round.round, sent)]
@@ -152,15 +152,15 @@ def _sealing(
 ) -> list[AnyCommand]:
     """The replays, and what is sealed of them: all, or late in AUDIT those that are done."""
     seed, behaviour = settled_round.record.audit_seed, state.setup.behaviour
-    entries = {seat: replayed(state, settled_round, seat) for seat in owed.seats}
-    missing = [seat for seat, entry in entries.items() if entry is None]
-    told = tuple(entry.duty for entry in entries.values() if entry is not None)
+    replays = {seat: replayed(state, settled_round, seat) for seat in owed.seats}
+    missing = [seat for seat, replay in replays.items() if replay is None]
+    entries = tuple(replay.entry for replay in replays.values() if replay is not None)
     is_late = (
         state.now >= settled_round.clock.audit_end - _left(settled_round)
         and owed.duty is Duty.AUDIT_REPORT
     )
-    if (not missing or is_late) and told:
-        body_said = behaviour.audit_report_override(state.view, Body(told)).to_bytes()
+    if (not missing or is_late) and entries:
+        body_said = behaviour.audit_report_override(state.view, AuditReport(entries)).to_bytes()
         return [SealAuditReport(settled_round.round, seed, owed.holder, body_said)]
     spec, function = spec_of(state.entries), behaviour.replay_function
     if spec is None:

@@ -143,21 +143,25 @@ def _settled(ledger: Ledger, settled: SettledRound, name: Names) -> Row:
 
 
 def _accusations(view: JobView, settled: SettledRound, name: Names) -> Iterator[dict[str, Any]]:
-    for auditor, body in settled.bodies.items():
+    for auditor, body in settled.opened_reports.items():
         account = view.verifiers[auditor].account
-        for duty in body.duties:
-            if not duty.is_valid:
-                is_update_proof = duty.at == settled.reveals[duty.seat].segments
-                where = {"seat": duty.seat, "segment": duty.at, "is_update_proof": is_update_proof}
+        for entry in body.entries:
+            if not entry.is_valid:
+                is_update_proof = entry.at == settled.reveals[entry.seat].segments
+                where = {
+                    "seat": entry.seat,
+                    "segment": entry.at,
+                    "is_update_proof": is_update_proof,
+                }
                 yield where | {"auditor": name(account), "account": account}
 
 
 def _called_valid(settled: SettledRound) -> Iterator[SeatIndex]:
     """Seats that an opened report calls valid, in words that nobody has contested."""
-    for auditor, body in settled.bodies.items():
-        for duty in body.duties:
-            if duty.is_valid and (auditor, duty.seat) not in settled.contests:
-                yield duty.seat
+    for auditor, body in settled.opened_reports.items():
+        for entry in body.entries:
+            if entry.is_valid and (auditor, entry.seat) not in settled.contests:
+                yield entry.seat
 
 
 def _cost(view: JobView, settled: SettledRound) -> int:

@@ -209,17 +209,17 @@ class SeatRows:
         if not settled.drawn >> seat & 1:
             return
         is_audited = False
-        for auditor, body in settled.bodies.items():
-            for duty in body.duties:
-                if duty.seat != seat:
+        for auditor, body in settled.opened_reports.items():
+            for entry in body.entries:
+                if entry.seat != seat:
                     continue
                 is_audited, who = True, self.names(self.view.verifiers[auditor].account)
                 if (auditor, seat) in settled.contests:
                     yield "drawn", f"{who} said valid, with work tags that were shown to be wrong."
-                elif duty.is_valid:
+                elif entry.is_valid:
                     yield "valid", f"{who} trained it again: fine."
                 else:
-                    yield "mismatch", f"{who} trained it again: segment {duty.at} has a mismatch."
+                    yield "mismatch", f"{who} trained it again: segment {entry.at} has a mismatch."
         if not is_audited:
             yield "drawn", "Drawn to be audited."
 
@@ -239,9 +239,9 @@ class SeatRows:
         return (log_line(name, item) for name, item in logs.items())
 
     def _auditors_logs(self, settled: SettledRound, seat: SeatIndex) -> Iterator[Mapping[str, Any]]:
-        for auditor, body in settled.bodies.items():
+        for auditor, body in settled.opened_reports.items():
             item = self.ledger.audit_reports.get((settled.round, auditor))
-            if item is not None and any(duty.seat == seat for duty in body.duties):
+            if item is not None and any(entry.seat == seat for entry in body.entries):
                 yield log_line(
                     f"audit report of {self.names(self.view.verifiers[auditor].account)}", item
                 )

@@ -22,7 +22,7 @@ from atoll.job.ledger.entries import (
 )
 from atoll.job.ledger.ledger import Ledger
 from atoll.protocol import events as ev
-from atoll.protocol.audit_reports import Duty
+from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.holders import Holder
 from atoll.protocol.late_votes import electors, having, is_available_late, without_pay
 from atoll.protocol.open_rounds import OpenRound
@@ -257,16 +257,16 @@ class _Lines:
                 yield self._line(running, SIGNATURES, State.PENDING, fee, text)
 
     def _duties(self, settled: SettledRound) -> Iterator[Line]:
-        fee, body = self.terms.duty_fee, settled.bodies.get(self.holder.id)
+        fee, body = self.terms.duty_fee, settled.opened_reports.get(self.holder.id)
         for seat in settled.duties_of(self.holder.id):
-            duty = None if body is None else body.of(seat)
-            if duty is None:
+            entry = None if body is None else body.of(seat)
+            if entry is None:
                 state, why = self._missing_report(settled)
                 yield self._line(settled, AUDITS, state, fee, f"audit of seat {seat}: {why}")
             elif (self.holder.id, seat) in settled.contests:
                 yield self._contested(settled, seat)
-            elif not duty.is_valid:
-                yield self._accusation(settled, duty)
+            elif not entry.is_valid:
+                yield self._accusation(settled, entry)
             else:
                 yield self._earned(settled, AUDITS, fee, f"audited seat {seat}: fine")
 
@@ -277,17 +277,17 @@ class _Lines:
             return State.PENDING, f"an audit report is taken for {left} s more"
         if id not in settled.audit_reports:
             return State.UNEARNED, "missed, no audit report"
-        if id in settled.bodies:
+        if id in settled.opened_reports:
             return State.UNEARNED, "left out of what was opened"
         if self.now < clock.open_end:
             left = clock.open_end - self.now
             return State.PENDING, f"the audit report can be opened for {left} s more"
         return State.UNEARNED, "missed, the audit report was not opened"
 
-    def _accusation(self, settled: SettledRound, duty: Duty) -> Line:
+    def _accusation(self, settled: SettledRound, entry: AuditEntry) -> Line:
         """What a *mismatch* earns, which is credited once its seat has been slashed."""
-        fee, seat = self.terms.duty_fee, duty.seat
-        text = f"audited seat {seat}: differs at segment {duty.at}"
+        fee, seat = self.terms.duty_fee, entry.seat
+        text = f"audited seat {seat}: has a mismatch at segment {entry.at}"
         if (self.holder.id, seat) in settled.proven:
             text += "; it was slashed, and the fee came as credit"
             return self._line(settled, AUDITS, State.UNEARNED, 0, text)

@@ -51,10 +51,10 @@ def work_done(view: JobView, rounds: Sequence[SettledRound]) -> dict[tuple[Role,
     for settled in rounds:
         for account in signers(view, settled):
             done.setdefault((Role.VERIFIER, account), Work()).rounds += 1
-        for auditor, body in settled.bodies.items():
+        for auditor, body in settled.opened_reports.items():
             work = done.setdefault((Role.VERIFIER, view.verifiers[auditor].account), Work())
-            work.audits += len(body.duties)
-            work.mismatches += sum(not duty.is_valid for duty in body.duties)
+            work.audits += len(body.entries)
+            work.mismatches += sum(not entry.is_valid for entry in body.entries)
     return done
 
 

@@ -17,14 +17,13 @@ from atoll.chain.txconfig import MOST_CALLDATA
 from atoll.chain.txqueue import unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.protocol import events as ev
-from atoll.protocol.audit_reports import Duty
+from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.checkpoint_commitments import key_hash
 from atoll.protocol.claims import MAX_WAITING, ModelRoots, ProgramHeader, SeatStatements
 from atoll.protocol.game_records import GameRecord, parties
 from atoll.protocol.games.game_machine import Outcome as GameOutcome
 from atoll.protocol.games.moves import Claim
-from atoll.protocol.obligations import Duty as OwedDuty
-from atoll.protocol.obligations import obligations_of
+from atoll.protocol.obligations import Duty, obligations_of
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
@@ -144,7 +143,7 @@ async def _others_owed(effects: Effects, view: JobView, one: SendChallenge) -> i
     now = (await effects.context.chain.head()).timestamp
     view = effects.context.follower.views.get(view.job_id, view)
     owed = obligations_of(view, effects.context.me, now)
-    about = {(o.round, o.seats) for o in owed if o.duty is OwedDuty.CHALLENGE}
+    about = {(o.round, o.seats) for o in owed if o.duty is Duty.CHALLENGE}
     return len(about - {(one.round, (one.seat,))})
 
 
@@ -270,8 +269,8 @@ def valid_authors(
     if key is None or key_hash(key) != told.reveal.key_hash:
         return
     work_tags = told.work_tags(key)
-    for auditor, body in settled_round.bodies.items():
+    for auditor, body in settled_round.opened_reports.items():
         author = view.verifiers[auditor]
-        right = Duty.valid(seat, author.account, work_tags)
+        right = AuditEntry.valid(seat, author.account, work_tags)
         if body.of(seat) == right and not author.is_slashed:
             yield auditor

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
 import structlog
 
-from atoll.protocol.audit_reports import Duty
+from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.reset_periods import earlier_rounds
@@ -40,14 +40,14 @@ class SeatReplayed(Entry):
     """What our replay of a seat's round gave.
 
     Attributes:
-        duty: what an audit report of ours says of it.
+        entry: what an audit report of ours says of it.
         work_tags: the work tags of the segments that are as revealed.
         earlier: the round of the reset period that is not as revealed, and where it is not; None
             where none before this one is.
     """
 
     kind: ClassVar[str] = "replayed.v1"
-    duty: Duty
+    entry: AuditEntry
     work_tags: tuple[Digest, ...]
     seconds: float
     earlier: tuple[RoundIndex, int] | None = None
@@ -113,17 +113,17 @@ class DoReplay(Work[SeatReplayed]):
         measures = {"replayed_segments": segments, "replayed_steps": steps}
         for name, value in (*measures.items(), ("replay_seconds", work.seconds)):
             effects.context.journal.measure(view.job_id, self.round_id.round, name, value)
-        duty = work.duty(self.seat, effects.context.me)
+        entry = work.entry(self.seat, effects.context.me)
         before = None
         if work.earlier is not None and work.mismatch_at is not None:
             before = (work.earlier, work.mismatch_at)
             log.info("mismatch", **where, what=f"segment {before[1]} of round {before[0]}")
-        elif duty.is_valid:
+        elif entry.is_valid:
             log.info("agrees", **where, seconds=round(work.seconds, 1))
         else:
-            what = "its update" if duty.at == self._told else f"segment {duty.at}"
+            what = "its update" if entry.at == self._told else f"segment {entry.at}"
             log.info("mismatch", **where, what=what)
-        return Done(SeatReplayed(duty, work.work_tags, work.seconds, before))
+        return Done(SeatReplayed(entry, work.work_tags, work.seconds, before))
 
     @property
     def _told(self) -> int:

@@ -142,8 +142,8 @@ def _disputes(
 ) -> Iterator[SendChallenge]:
     """What a seat said that our replay does not give; and who knew its work_tags and called it
     valid."""
-    duty, seat = found.duty, found.duty.seat
-    at = wrong_tag_at(settled_round, seat, found.work_tags) if duty.is_valid else duty.at
+    entry, seat = found.entry, found.entry.seat
+    at = wrong_tag_at(settled_round, seat, found.work_tags) if entry.is_valid else entry.at
     if at is None or not settled_round.clock.takes_challenges(state.now):
         return
     through_round = None if found.earlier is None else settled_round.round
