@@ -33,7 +33,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         uint32 round;
     }
 
-    uint256 private constant DUTY_BYTES = 35;
+    uint256 private constant ENTRY_BYTES = 35;
     uint16 private constant VALID = type(uint16).max;
     uint256 private constant HASH = type(uint256).max << 48; // 26 bytes of the audit report, of the opened body's or the key's hash;
     uint256 private constant OPENED = 1 << 47; // then whether it is opened;
@@ -325,12 +325,12 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         RoundRecord calldata record,
         bytes calldata body
     ) private view returns (uint256 valid) {
-        if (body.length == 0 || body.length % DUTY_BYTES != 0) {
+        if (body.length == 0 || body.length % ENTRY_BYTES != 0) {
             revert BodyLength(body.length);
         }
         uint256 rank = _rankOf(record, slot);
         uint256 least;
-        for (uint256 i = 0; i < body.length; i += DUTY_BYTES) {
+        for (uint256 i = 0; i < body.length; i += ENTRY_BYTES) {
             uint16 seat = uint8(body[i]);
             if (seat < least || !_isDutyOf(a, where, rank, record, seat)) revert NotADuty(seat, slot);
             least = uint256(seat) + 1;
@@ -415,7 +415,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     /// @return offset of the seat's duty; the body's length where there is none
     function _find(bytes calldata body, uint16 seat) private pure returns (uint256 offset) {
-        for (; offset < body.length; offset += DUTY_BYTES) {
+        for (; offset < body.length; offset += ENTRY_BYTES) {
             if (uint8(body[offset]) == seat) return offset;
         }
     }

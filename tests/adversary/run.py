@@ -138,7 +138,7 @@ class PlayedRound:
     """One round as it happened.
 
     Attributes:
-        opening: the model it started from.
+        initial_state: the model it started from.
         updates: what arrived, by seat.
         state: the model after it.
     """

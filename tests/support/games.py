@@ -575,7 +575,7 @@ def flipped(at: int) -> Tamper:
 class EvenTree:
     """A tree all of whose leaves but a few are the same, made where it is read.
 
-    Attributes:
+    Args:
         others: leaves that differ, by number.
     """
 

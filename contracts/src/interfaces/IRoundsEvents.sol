@@ -13,7 +13,7 @@ interface IRoundsEvents {
     /// @param model digest of the global state that it opens from
     /// @param deadline unix seconds at which training ends
     /// @custom:state phase TRAIN, status ACTIVE; `round`, `seed`, `seated`, `ready`, `committee`,
-    /// `model`, `deadline`; `nextSeed = 0`; `waiting = seated`; `reveals = seed`; `words` = the
+    /// `model`, `deadline`; `nextSeed = 0`; `waiting = seated`; `reveals = seed`; `votes` = the
     /// seed with its last 4 bytes zero; `committeeDraw = 0`; `auditSeed = 0`
     event RoundOpened(
         uint256 indexed jobId,
@@ -42,17 +42,17 @@ interface IRoundsEvents {
     /// @notice Revealing is over.
     /// @param revealed Bitmap: seats that revealed, whose updates are merged
     /// @param nextSeed data seed of the next round
-    /// @param deadline unix seconds at which the committee's words end
+    /// @param deadline unix seconds until which the committee may settle it
     /// @custom:state phase MERGE; seats of `seated` that are not in `revealed`: in `owing`, out of
     /// `held`; `seated = waiting = revealed`; `nextSeed`, `deadline`
     event MergeOpened(uint256 indexed jobId, uint32 indexed round, uint256 revealed, bytes32 nextSeed, uint64 deadline);
     /// @notice Who is audited, and by whom, is drawn.
     /// @custom:state `auditSeed`
     event AuditSeeded(uint256 indexed jobId, uint32 indexed round, bytes32 auditSeed);
-    /// @notice A committee member's word.
+    /// @notice A committee member's vote.
     /// @param committeeDraw whose member it is, from 0
     /// @param has seats whose updates it has
-    /// @custom:state `words`: the accumulator's 28 bytes, and the bit of the member's rank in the
+    /// @custom:state `votes`: the accumulator's 28 bytes, and the bit of the member's rank in the
     /// committee
     event Voted(
         uint256 indexed jobId,
@@ -65,8 +65,8 @@ interface IRoundsEvents {
     /// @notice Nobody settled in time, and another committee is to.
     /// @param committeeDraw its number, from 1
     /// @param committee Bitmap: its slots
-    /// @param deadline unix seconds at which its words end
-    /// @custom:state `committeeDraw`, `committee`, `deadline`; `words` = the committee draw's seed
+    /// @param deadline unix seconds until which it may settle the round
+    /// @custom:state `committeeDraw`, `committee`, `deadline`; `votes` = the committee draw's seed
     /// (SPEC-ROUNDS.md, 3) with its last 4 bytes zero
     event CommitteeDrawn(
         uint256 indexed jobId, uint32 indexed round, uint16 committeeDraw, uint256 committee, uint64 deadline

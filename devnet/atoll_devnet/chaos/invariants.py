@@ -78,7 +78,7 @@ class Verdict:
     Attributes:
         lost: why it did not come to its end; empty where it did.
         slashed: who was slashed, or is accused by an auditor; nobody, where everyone is honest.
-        misses: duties that nobody did in time.
+        missed_duties: those that nobody did in time.
         money: what does not add up.
     """
 

@@ -18,11 +18,7 @@ MAX_SPEND = "100000"
 
 @dataclass
 class Submission:
-    """One file's job and the process that submits and serves it.
-
-    Attributes:
-        ended: whether the process ended with code 0, which it does when its job has.
-    """
+    """One file's job and the process that submits and serves it."""
 
     file: Path
     process: MemberProcess
@@ -41,6 +37,7 @@ class Submission:
 
     @property
     def has_ended(self) -> bool:
+        """Whether the process ended with code 0, which it does when its job has."""
         return self.process.exit_code == 0
 
 

@@ -177,7 +177,7 @@ def shown_from(view: JobView, settled_round: SettledRound) -> int:
 
 
 def _key(state: ProviderState, owed: Obligation) -> AnyCommand | None:
-    """Some blocks behind the last opening."""
+    """Shown some time after the last opening, so that no reorg makes a leak of it."""
     view, (seat,) = state.view, owed.seats
     settled_round = view.settled_round(owed.round)
     if settled_round is None or state.setup.behaviour.skips_key(view):

@@ -93,7 +93,7 @@ class DoTrain(commands.Work[Trained]):
     """Train one round in the worker.
 
     Attributes:
-        opening: CID of the round's global state, `round_start_digest` its digest.
+        initial_state: CID of the round's global state, `round_start_digest` its digest.
         function: the worker function that trains.
         extra: CIDs to have in the store beforehand.
         earlier: the rounds that our state comes from, the oldest first, their CIDs once they are

@@ -117,7 +117,7 @@ class Holdings:
 
     Attributes:
         games: in which it was a side.
-        deposited, cut, withdrawn: of its stake, in both roles.
+        deposited, slashed, withdrawn: of its stake, in both roles.
         owed: what games owe it, and whoever else is asked about.
         returned: what games sent to it.
         kept: of its pay, what could not be sent and still waits.

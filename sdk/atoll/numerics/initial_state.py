@@ -16,7 +16,8 @@ def open_round(
 
     Args:
         model: what the round starts from.
-        carried: the seat's of the round before, where it goes on with that; None opens publicly.
+        carried_state: the seat's of the round before, where it goes on with that; None opens
+            publicly.
     """
     if carried_state is None:
         return SeatState.initial(model, seat_layout(manifest))

@@ -32,7 +32,7 @@ class StoredUpdate:
     Attributes:
         delta: what moves the model.
         first: the first moment.
-        sums: of the second moment.
+        factored: the row and column sums of the second moment (Shazeer and Stern, 2018).
     """
 
     delta: StoredRow
@@ -47,7 +47,7 @@ class UpdateLayout:
     Attributes:
         delta: parameters that are sent.
         first: those whose first moment is told, None where there are none.
-        sums: those whose second moment is.
+        factored: those whose second moment is.
     """
 
     codec: CodecSpec

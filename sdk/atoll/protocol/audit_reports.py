@@ -16,7 +16,7 @@ from atoll.protocol.hashing import hash_in_round, keccak256
 from atoll.protocol.types import Address, Digest, HolderId, RoundId, SeatIndex
 
 VALID: Final = 0xFFFF
-"""Where a entry names no segment: all of the seat's round is as it was revealed."""
+"""Where an entry names no segment: all of the seat's round is as it was revealed."""
 ENTRY_BYTES: Final = 35
 
 

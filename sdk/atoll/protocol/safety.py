@@ -35,7 +35,7 @@ class LastMerge:
     """The merge that a job's result comes from.
 
     Attributes:
-        past: the last settled round that merged anything.
+        settled_round: the last that merged anything.
         slashed: seats whose updates it may hold and whose holders lost it.
         record: what it is merged by once more: nobody who lost it takes part, excluded or not.
     """

@@ -49,7 +49,7 @@ class Health:
 
     Attributes:
         metrics: everything that is measured, now.
-        condition: what blocks the service.
+        health_status: what blocks the service.
         is_alive: whether its loop still takes steps.
     """
 

@@ -1,6 +1,6 @@
 """How a file comes to many while its author sends each block about once.
 
-Rule of this file: who brings which block to the others is a committee draw over the block's hash,
+Rule of this file: who brings which block to the others is drawn by the block's hash,
 so that nobody has to be asked who does, and everybody's share is alike.
 """
 

@@ -43,12 +43,12 @@ def run_by_reference(states: list[SeatState], segment: int, course: Course) -> S
 
 
 class SelfCheck:
-    """Runs a round's segments as `run_segment`, and two steps, which committee draws pick, twice.
+    """Runs a round's segments as `run_segment`, and two steps, drawn by chance, twice.
 
-    Committee draws are of this machine's own randomness, so that what is wrong in some steps only
+    They are drawn by this machine's own randomness, so that what is wrong in some steps only
     is found by some of many. One is among the steps of the first segment that is run, as the round
     may end early for want of time; the other among all that are left of the round. A round that is
-    taken up again, from a checkpoint or because a step was not finite, has lots of its own.
+    taken up again, from a checkpoint or because a step was not finite, draws its own.
 
     Args:
         segments: how many the round has.
@@ -70,16 +70,16 @@ class SelfCheck:
         self._end, self._draw, self._fast = segments, draw, fast
         self._doubts = doubts
         self._next = -1
-        self._committee_draws: set[int] = set()
+        self._drawn: set[int] = set()
 
     def __call__(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         if segment != self._next:
             length = course.manifest.inner.segment
             first = course.global_step0 + segment * length
             ranges = (length, (self._end - segment) * length)
-            self._committee_draws = {first + self._draw(below) for below in ranges}
-        committee_draws = None if self._doubts else self._committee_draws
-        step_by = _checked(committee_draws, self._fast)
+            self._drawn = {first + self._draw(below) for below in ranges}
+        drawn = None if self._doubts else self._drawn
+        step_by = _checked(drawn, self._fast)
         segment_run = run_segment(states.pop(), segment, course, step_by=step_by)
         self._next = segment + 1
         if not segment_run.is_finite:
@@ -97,14 +97,14 @@ def _reference_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepR
     return inner_step(state, given, by_reference)
 
 
-def _checked(committee_draws: set[int] | None, fast: StepRunner) -> StepRunner:
-    """Steps as `fast` runs them; those of the committee draws, or all, are compared with the
+def _checked(drawn: set[int] | None, fast: StepRunner) -> StepRunner:
+    """Steps as `fast` runs them; those drawn, or all, are compared with the
     reference's.
     """
 
     def run(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
         step = given.global_step
-        if committee_draws is not None and step not in committee_draws:
+        if drawn is not None and step not in drawn:
             return fast(state, given, recipe)
         # The reference first: of its result only digests are kept, so that no third state is held.
         expected = _told(_reference_step(state, given, recipe))

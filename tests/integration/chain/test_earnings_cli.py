@@ -46,7 +46,7 @@ class Challenged:
     manifest: Manifest
     claim: Claim
     evidence: bytes
-    initial_state: OpenSteps
+    opening: OpenSteps
 
     def account(self, number: int) -> Address:
         return Address(self.submitted.accounts[number].address)
@@ -64,7 +64,7 @@ class Challenged:
         """The holder's first move in the first game."""
         self.members.send(
             self.account(PROVIDER),
-            self.members.chain.calls.play(FIRST, self.claim, self.initial_state),
+            self.members.chain.calls.play(FIRST, self.claim, self.opening),
         )
 
     def run_out(self, game: int) -> None:
@@ -90,8 +90,8 @@ async def challenged(submitted: Submitted) -> Challenged:
     states = [digest(step) for step in range(whole.segment - 1)]
     part = ProgramPart(whole.to_bytes(), 0, header.leaves, header.proof)
     works = bytes((8 + 4 * whole.micro_batches) * whole.segment)  # zeros are finite
-    initial_state = OpenSteps(part, (*states, claim.closing), works)
-    return Challenged(submitted, members, manifest, claim, said.evidence(0), initial_state)
+    opening = OpenSteps(part, (*states, claim.closing), works)
+    return Challenged(submitted, members, manifest, claim, said.evidence(0), opening)
 
 
 @pytest.fixture

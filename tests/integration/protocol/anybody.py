@@ -24,7 +24,7 @@ from atoll.protocol.views import JobView
 Key = tuple[object, ...]
 """A call, and what it is about: as far as the two could differ."""
 Asked = tuple[Key, Contract, str, tuple[object, ...]]
-DUTY_BYTES = 35
+ENTRY_BYTES = 35
 UNASKED = frozenset({KeeperCallKind.CLAIM, KeeperCallKind.BURN})
 """Those that the law names only where they are worth their gas: `_money` has all of them."""
 
@@ -164,7 +164,7 @@ def _of_seats(net: Live, settled_round: SettledRound) -> Iterator[Asked]:
 def _of_auditor(net: Live, settled_round: SettledRound, id: HolderId) -> Iterator[Asked]:
     audits, job, round = net.chain.audits, net.job, settled_round.round
     body = net.settled[round].opened_reports.get(id, b"")
-    named = {SeatIndex(body[at]) for at in range(0, len(body), DUTY_BYTES)}
+    named = {SeatIndex(body[at]) for at in range(0, len(body), ENTRY_BYTES)}
     left = min(net.duties(round, id) - named, default=0)
     absent = (job, round, id, left, settled_round.record, body)
     yield (KeeperCallKind.ABSENT, round, id), audits, "absent", absent

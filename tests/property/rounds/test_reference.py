@@ -66,9 +66,9 @@ def use(monkeypatch: pytest.MonkeyPatch, kernels: Any) -> None:
     monkeypatch.setattr(schedule, "operations", operations)
 
 
-def drawing(*committee_draws: int) -> Any:
+def drawing(*draws: int) -> Any:
     """A draw that gives these, and the ranges that it was asked for."""
-    waiting, asked = list(committee_draws), []
+    waiting, asked = list(draws), []
 
     def draw(below: int) -> int:
         asked.append(below)
@@ -109,17 +109,17 @@ def test_a_second_run_has_the_room_of_what_the_first_one_captured(
     assert len(let_go) == 1
 
 
-@pytest.mark.parametrize(("committee_draws", "first"), [((0, 5), 0), ((1, 7), 1), ((1, 0), 0)])
+@pytest.mark.parametrize(("draws", "first"), [((0, 5), 0), ((1, 7), 1), ((1, 0), 0)])
 def test_a_wrong_kernel_is_found_before_anything_is_committed(
-    job: SmallJob, monkeypatch: pytest.MonkeyPatch, committee_draws: tuple[int, int], first: int
+    job: SmallJob, monkeypatch: pytest.MonkeyPatch, draws: tuple[int, int], first: int
 ) -> None:
     use(monkeypatch, WrongKernels())
     with pytest.raises(MachineFault, match=f"step {first} has other bits") as found:
-        train_round(job.task, job.store, run=SelfCheck(4, draw=drawing(*committee_draws)))
+        train_round(job.task, job.store, run=SelfCheck(4, draw=drawing(*draws)))
     assert "memtest" in str(found.value.next_step)
 
 
-def test_what_is_wrong_in_one_step_is_found_by_its_committee_draw_or_by_doubt(
+def test_what_is_wrong_in_one_step_is_found_by_its_draw_or_by_doubt(
     job: SmallJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tensors = len(read_global_state(job.manifest, job.task.global_state_cid, job.store).params)
@@ -136,7 +136,7 @@ def test_what_is_wrong_in_one_step_is_found_by_its_committee_draw_or_by_doubt(
             train_round(job.task, job.store, run=check)
 
 
-def test_the_committee_draw_is_among_the_steps_that_are_run(job: SmallJob) -> None:
+def test_the_drawn_step_is_among_the_steps_that_are_run(job: SmallJob) -> None:
     """Of a round that is taken up again at segment 2, and of one that is cut short there."""
     draw = drawing(0, 0, 0, 7, 0, 0)
     resumed, course_of = SelfCheck(4, draw=draw), {}

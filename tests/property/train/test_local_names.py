@@ -47,7 +47,7 @@ def private_names(text: str) -> set[str]:
 
 def is_read_by_a_compiler(text: str) -> bool:
     """Programs of a GPU, whose compiler reads the source."""
-    return "@program" in text
+    return "@program" in text or "triton.jit(" in text
 
 
 class Rename(ast.NodeTransformer):

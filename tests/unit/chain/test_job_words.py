@@ -13,8 +13,7 @@ from atoll.job.event_text import MISSED_DUTIES, concerns, describe, tokens
 from atoll.job.job_snapshot import JobSnapshot, final_rounds
 from atoll.job.job_update import is_about
 from atoll.protocol import events as ev
-from atoll.protocol.audit_reports import AuditReport
-from atoll.protocol.audit_reports import Duty as AuditReportDuty
+from atoll.protocol.audit_reports import AuditEntry, AuditReport
 from atoll.protocol.events import EVENT_TYPES
 from atoll.protocol.game_records import bond_set
 from atoll.protocol.games.game_machine import Outcome
@@ -69,10 +68,8 @@ def test_every_event_has_words_or_is_silent_on_purpose(name: str) -> None:
 
 
 def test_audit_reports_say_which_seats_are_valid_and_where_others_have_a_mismatch() -> None:
-    valid = AuditReportDuty.valid(SeatIndex(0), ACCOUNT, [])
-    mismatches = [
-        AuditReportDuty(SeatIndex(seat), at, ZERO_DIGEST) for seat, at in ((2, 7), (3, 0))
-    ]
+    valid = AuditEntry.valid(SeatIndex(0), ACCOUNT, [])
+    mismatches = [AuditEntry(SeatIndex(seat), at, ZERO_DIGEST) for seat, at in ((2, 7), (3, 0))]
     event = ev.Opened(JOB, ACCOUNT, ID, ROUND, AuditReport((valid, *mismatches)).to_bytes())
     assert describe(event) == (
         f"round 2: {ACCOUNT} opens its audit report: seat 0 is valid; seat 2 has a mismatch at 7; "

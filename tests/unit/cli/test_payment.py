@@ -26,7 +26,7 @@ def unconnected(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--max-spend", "committee_draws", "--yes"), "committee_draws"),
+        (("--max-spend", "plenty", "--yes"), "plenty"),
         (("--max-spend", "-1", "--yes"), "-1"),
         (("--max-spend", "1"), "there is nobody to ask whether to pay"),
         (("--max-spend", "1", "--json"), "there is nobody to ask whether to pay"),

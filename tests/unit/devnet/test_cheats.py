@@ -10,8 +10,7 @@ from tests.support.identities import digest
 from tests.support.small_job import SmallJob, small_job
 
 from atoll.errors import ConfigError
-from atoll.protocol.audit_reports import AuditReport, valid_digest
-from atoll.protocol.audit_reports import Duty as Said
+from atoll.protocol.audit_reports import AuditEntry, AuditReport, valid_digest
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.obligations import Duty
 from atoll.protocol.types import Address, SeatIndex
@@ -145,9 +144,9 @@ def test_false_valid_lets_a_cheat_pass_with_an_honest_runs_work_tags(
 
 def test_false_mismatch_accuses_the_first_honest_seat_alone() -> None:
     said = (
-        Said(SeatIndex(0), 2, digest("own")),
-        Said.valid(SeatIndex(1), ME, [digest("a")]),
-        Said.valid(SeatIndex(3), ME, [digest("b")]),
+        AuditEntry(SeatIndex(0), 2, digest("own")),
+        AuditEntry.valid(SeatIndex(1), ME, [digest("a")]),
+        AuditEntry.valid(SeatIndex(3), ME, [digest("b")]),
     )
     behaviour = verifier_behaviour("false-mismatch")
     body = behaviour.audit_report_override(None, AuditReport(said))  # type: ignore[arg-type]

@@ -22,8 +22,8 @@ ROUND_ID = RoundId(Domain(1, address("rounds")), JobId(7), RoundIndex(3))
 SEED, SALT = digest("audit"), digest("salt")
 MEMBER, OTHER = address("member"), address("other")
 TAGS = [digest(f"x {j}") for j in range(4)]
-DUTIES = tuple(AuditEntry.valid(SeatIndex(seat), MEMBER, TAGS) for seat in (1, 4, 255))
-BODY = AuditReport(DUTIES)
+ENTRIES = tuple(AuditEntry.valid(SeatIndex(seat), MEMBER, TAGS) for seat in (1, 4, 255))
+BODY = AuditReport(ENTRIES)
 
 
 def test_a_valid_digest_is_of_the_address_and_every_work_tag() -> None:
@@ -36,31 +36,31 @@ def test_a_valid_digest_is_of_the_address_and_every_work_tag() -> None:
 
 def test_a_body_is_35_bytes_a_duty() -> None:
     mismatch = AuditEntry(SeatIndex(7), 3, digest("own"))
-    data = AuditReport((DUTIES[0], mismatch)).to_bytes()
+    data = AuditReport((ENTRIES[0], mismatch)).to_bytes()
     assert data[:3] == b"\x01\xff\xff"
     assert data[35:38] == b"\x07\x00\x03"
     assert data[38:] == digest("own")
     assert len(data) == 2 * ENTRY_BYTES
-    assert AuditReport.from_bytes(data) == AuditReport((DUTIES[0], mismatch))
-    assert (DUTIES[0].is_valid, mismatch.is_valid) == (True, False)
-    assert DUTIES[0].at == VALID
+    assert AuditReport.from_bytes(data) == AuditReport((ENTRIES[0], mismatch))
+    assert (ENTRIES[0].is_valid, mismatch.is_valid) == (True, False)
+    assert ENTRIES[0].at == VALID
 
 
 def test_what_is_said_of_a_seat_is_found() -> None:
-    assert BODY.of(SeatIndex(4)) == DUTIES[1]
+    assert BODY.of(SeatIndex(4)) == ENTRIES[1]
     assert BODY.of(SeatIndex(5)) is None
 
 
 @pytest.mark.parametrize("order", [(1, 0), (0, 0), (0, 2, 1)])
 def test_seats_ascend_each_once(order: tuple[int, ...]) -> None:
-    data = AuditReport(tuple(DUTIES[i] for i in order)).to_bytes()
+    data = AuditReport(tuple(ENTRIES[i] for i in order)).to_bytes()
     with pytest.raises(ValueError, match="ascend"):
         AuditReport.from_bytes(data)
 
 
 @pytest.mark.parametrize("size", [0, 1, 34, 36, 71])
-def test_bytes_that_are_no_duties_are_refused(size: int) -> None:
-    with pytest.raises(ValueError, match="no duties"):
+def test_bytes_that_are_no_entries_are_refused(size: int) -> None:
+    with pytest.raises(ValueError, match="no entries"):
         AuditReport.from_bytes(bytes(size))
 
 
@@ -71,7 +71,7 @@ def test_an_audit_report_binds_everything() -> None:
         (1, digest("fork")),
         (2, (HolderId(3), MEMBER)),
         (2, (HolderId(2), OTHER)),
-        (3, AuditReport(DUTIES[:2]).hash),
+        (3, AuditReport(ENTRIES[:2]).hash),
         (4, digest("pepper")),
     )
     others = [(*whole[:i], value, *whole[i + 1 :]) for i, value in changes]

@@ -345,13 +345,13 @@ def test_what_is_opened_of_any_source_is_what_the_claim_is_about(node: int) -> N
     *before, (_, prove, _) = played(holder, challenger, holder.claim)
     game = before[-1][2]
     assert isinstance(prove, Prove)
-    (initial_state,) = prove.proof.openings
-    odd = [("data", other) for _, other in variants(initial_state.data)]
-    odd += [("siblings", initial_state.siblings[1:])] if initial_state.siblings else []
-    odd += [("data", initial_state.data[:-1])] if initial_state.data else []
+    (opening,) = prove.proof.openings
+    odd = [("data", other) for _, other in variants(opening.data)]
+    odd += [("siblings", opening.siblings[1:])] if opening.siblings else []
+    odd += [("data", opening.data[:-1])] if opening.data else []
     assert odd or node == 1  # moments that nobody has moved yet are opened by nothing
     for name, other in odd:
-        wrong = replace(prove.proof, openings=(replace(initial_state, **{name: other}),))
+        wrong = replace(prove.proof, openings=(replace(opening, **{name: other}),))
         with pytest.raises(IllegalMove):
             game.play(Prove(wrong), False, 1020, TOY)
     assert game.play(prove, False, 1020, TOY).outcome == Outcome.HOLDER_LOST

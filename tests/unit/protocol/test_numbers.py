@@ -49,7 +49,7 @@ SHARED = {
         "MAX_STREAK": views.EMPTY_ROUNDS,
     },
     "Rounds.sol": {"LONGEST_GAMES": clocks.GAMES_BEHIND},
-    "Audits.sol": {"DUTY_BYTES": audit_reports.DUTY_BYTES},
+    "Audits.sol": {"ENTRY_BYTES": audit_reports.ENTRY_BYTES},
     "Jobs.sol": {"COMMITTEE": committee_draws.COMMITTEE},
     "rounds/RoundsMembership.sol": {"SIGNING_PART": clocks.SIGNING_PART},
     "EcdsaPolicy.sol": {

@@ -12,8 +12,7 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import events as ev
 from atoll.protocol import pay
-from atoll.protocol.audit_reports import AuditReport
-from atoll.protocol.audit_reports import Duty as AuditReportDuty
+from atoll.protocol.audit_reports import AuditEntry, AuditReport
 from atoll.protocol.game_records import GameRecord, bond_set, pay_position
 from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.games.moves import Claim
@@ -475,7 +474,7 @@ def test_who_is_accused_when_merge_opens_is_accused_in_the_merge() -> None:
     ends = net.settled[round].ends
     auditor = script.auditors(round)[0]
     seat = min(net.duties(round, auditor))
-    lie = AuditReportDuty(SeatIndex(seat), 0, digest("own"))
+    lie = AuditEntry(SeatIndex(seat), 0, digest("own"))
     script.audit_report(round, auditor, AuditReport((lie,)).to_bytes())
     net.wait_until(ends["audit"])
     script.open(round, auditor)

@@ -89,7 +89,7 @@ class MergeOpened:
     Attributes:
         revealed: seats that revealed, whose updates are merged.
         next_seed: data seed of the next round.
-        deadline: unix seconds at which the committee's words end.
+        deadline: unix seconds until which the committee may settle it.
     """
 
     job_id: JobId
@@ -110,7 +110,7 @@ class AuditSeeded:
 
 @dataclass(frozen=True, slots=True)
 class Voted:
-    """A committee member's word.
+    """A committee member's vote.
 
     Attributes:
         committee_draw: whose member it is, from 0.
@@ -132,7 +132,7 @@ class CommitteeDrawn:
     Attributes:
         committee_draw: its number, from 1.
         committee: its slots.
-        deadline: unix seconds at which its words end.
+        deadline: unix seconds until which it may settle the round.
     """
 
     job_id: JobId

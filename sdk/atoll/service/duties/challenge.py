@@ -190,7 +190,7 @@ def may_challenge(state: State[S], settled_round: SettledRound, wanted: SendChal
     One that was sent home is asked for again. What our audit report accuses is owed beside others.
 
     Args:
-        past: the round whose window is open.
+        settled_round: the one whose window is open.
     """
     about = (state.view.job_id, Role.PROVIDER, settled_round.seats[wanted.seat])
     if wanted.member != NO_HOLDER:

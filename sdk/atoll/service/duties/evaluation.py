@@ -43,7 +43,7 @@ class DoEvaluate(Work[LossKnown]):
     """Evaluate the model that a round opens from.
 
     Attributes:
-        opening: CID of the round's global state, which is in the store, `digest` its digest.
+        initial_state: CID of the round's global state, which is in the store, `digest` its digest.
         due: unix seconds of the chain by which the round merges, about.
     """
 

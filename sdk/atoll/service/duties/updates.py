@@ -56,7 +56,7 @@ class DoGetUpdate(Work[UpdateSeen]):
 
     Attributes:
         commitment: names what was revealed, by `account`.
-        opening: CID of the round's global state; empty where that has to be looked for.
+        initial_state: CID of the round's global state; empty where that has to be looked for.
     """
 
     kind: ClassVar[str] = "fetch-update.v1"

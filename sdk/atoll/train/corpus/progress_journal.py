@@ -49,7 +49,6 @@ class ProgressState:
     Attributes:
         file, position: the file that is being read, and what of it is done.
         open_in: the stream in which a document is not ended yet; empty for none.
-        side_hidden: whether that document's last token is no target.
         documents: so many were put into each stream: training, held out.
         bytes: of text read.
         skipped: rows that were excluded, by reason.
