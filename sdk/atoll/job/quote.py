@@ -12,11 +12,13 @@ from math import ceil
 from statistics import fmean
 from typing import Any
 
+from atoll.job.compute_prices import rented_flop_price, token_operations, token_price
 from atoll.job.draft import Draft
 from atoll.job.event_text import rounds_text, tokens
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.incentives import DRIFT, Incentives
 from atoll.job.plan import drawn_seats, sum_of_windows
+from atoll.job.verification import expected_fees
 from atoll.numerics.state_layout import max_state_bytes, param_count, seat_layout
 from atoll.protocol.clocks import AuditClock, last_audits
 from atoll.protocol.manifest import Manifest
@@ -58,6 +60,8 @@ class Quote:
 
     Attributes:
         budget_wei: escrowed, and the most that can be spent; `training_wei` and `fees_wei` of it.
+        verification_wei: of the fees, what an honest job spends.
+        rented_wei: what the same training costs on a rented GPU, a token taken for a dollar.
         gas, gas_wei: of the submission at most, at the fee cap.
         seconds_expected: members like this machine, nobody missing.
         seconds_at_most: until the job may be closed unfinished.
@@ -75,6 +79,8 @@ class Quote:
     budget_wei: int
     training_wei: int
     fees_wei: int
+    verification_wei: int
+    rented_wei: int
     gas: int
     gas_wei: int
     seconds_expected: int
@@ -107,6 +113,8 @@ def quote(draft: Draft, pace: Pace, fee_cap: int) -> Quote:
         budget_wei=budget(terms),
         training_wei=trained,
         fees_wei=budget(terms) - trained,
+        verification_wei=expected_fees(terms),
+        rented_wei=_rented(manifest),
         gas=gas,
         gas_wei=gas * fee_cap,
         seconds_expected=ceil(_expected(draft, pace)),
@@ -131,6 +139,14 @@ def quote(draft: Draft, pace: Pace, fee_cap: int) -> Quote:
             member_needs("verifier", manifest, pace),
         ),
     )
+
+
+def _rented(manifest: Manifest) -> int:
+    """Wei of all of the job's training in bf16, where nobody has to agree on its bits."""
+    terms = manifest.terms
+    tokens = terms.rounds * terms.seats * terms.steps * terms.tokens_per_step
+    operations = tokens * token_operations(manifest.model, manifest.lora)
+    return token_price(operations, rented_flop_price())
 
 
 def _expected(draft: Draft, pace: Pace) -> float:
@@ -235,11 +251,13 @@ def _deterred(look: Quote, deters: Incentives) -> list[str]:
         lines.append(
             f"deters     a false round is found with {look.found_share:.0%}, if a third of the "
             f"auditors look away, and costs its pay and {tokens(deters.burnt)} tokens that are "
-            f"burnt: it pays from a gain of {tokens(deters.bears)} tokens on, and less work never"
+            f"burnt: it pays from a gain of {tokens(deters.bears)} tokens on, and less work never "
+            f"while {float(deters.least_speaking):.0%} of the auditors speak"
         )
     if deters.f:
         lines.append(
-            f"cheating   {deters.f} permanent {'cheat' if deters.f == 1 else 'cheats'}, as many as "
+            f"cheating   a seat that lies in every round lasts {float(deters.lasts):.0f} rounds; "
+            f"{deters.f} permanent {'cheat' if deters.f == 1 else 'cheats'}, as many as "
             f"a merge bears, lose {tokens(deters.cheat_cost)} tokens a round on average; for it "
             f'they take back {DRIFT} of what a round moves the model (docs/attacks.md, "Drift, a '
             'round", small models)'
@@ -374,7 +392,8 @@ def report(draft: Draft, look: Quote) -> str:
         *(draft.read.lines() if draft.read else []),
         *_survives(manifest, look.kept_share),
         f"price      {tokens_text(look.budget_wei)} tokens at most: "
-        f"{tokens(look.training_wei)} for training, {tokens(look.fees_wei)} for audits",
+        f"{tokens(look.training_wei)} for training, {tokens(look.fees_wei)} for audits, of which "
+        f"an honest job spends {tokens(look.verification_wei)}",
         f"gas        {look.gas:,} at most, {tokens(look.gas_wei)} of the chain's coin",
         f"time       about {duration_text(max(1, look.seconds_expected))} with members like this "
         f"machine; a round at its longest {duration_text(sums)}; closed after "

@@ -65,6 +65,8 @@ from atoll.service.messages import explain, sentences
 
 KAPPA: Final = "2.5"
 """Of the distance check: one honest int8 update in a thousand is beyond it (docs/attacks.md)."""
+ONLY_COMPUTED_FROM: Final = frozenset({"budget", "flop_price", "gas_price"})
+"""Of [money]: what other amounts follow from, and no manifest has."""
 _OPTIMIZER, _WEIGHT_DECAY = "adamw", "0.1"
 """Where neither a job nor its method says another."""
 
@@ -195,8 +197,12 @@ class JobSpec(Group):
     def left_out(self) -> list[str]:
         """Key paths of what has to be computed before there can be a manifest."""
         found = [] if self.lifetime else ["lifetime"]
-        for group, skipped in ((self.money, {"budget"}), (self.windows, {"step_seconds"})):
-            name = "money" if isinstance(group, Money) else "windows"
+        for name, skipped in (
+            ("money", ONLY_COMPUTED_FROM),
+            ("windows", {"step_seconds"}),
+            ("audit", {"budget"}),
+        ):
+            group = getattr(self, name)
             fields = [field for field in type(group).model_fields if field not in skipped]
             found += [f"{name}.{field}" for field in fields if getattr(group, field) is None]
         return found
@@ -340,14 +346,14 @@ def _outer(outer: Outer, method: Method) -> OuterSpec:
 
 def _terms(spec: JobSpec, f: int, tokens_per_step: int, now: int) -> Terms:
     windows = {f"{name}_seconds": value for name, value in spec.windows if name not in _MEASURES}
-    money = {name: value for name, value in spec.money if name != "budget"}
+    money = {name: value for name, value in spec.money if name not in ONLY_COMPUTED_FROM}
     members = dict(spec.members)
     needed = RULES[method_chosen(spec.method).rule].minimum(f)
     members["min_providers"] = members["min_providers"] or max(needed, min(3, members["seats"]))
     return Terms(
         rounds=spec.rounds,
         f=f,
-        share_bps=ceil(Fraction(spec.audit.share) * WHOLE_BPS),
+        share_bps=ceil(Fraction(spec.audit.share or 1) * WHOLE_BPS),
         expiry=now + (spec.lifetime or 0),
         steps=spec.inner.steps,
         segment_steps=spec.inner.segment,

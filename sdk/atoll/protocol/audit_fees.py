@@ -16,8 +16,8 @@ REPLAY_MARGIN: Final = Fraction(11, 10)
 """Of a replay's cost: the fee pays it and a tenth more, for what is fetched and for being there."""
 MERGE_OPERATIONS: Final = 100
 """Of one number of one update: decoding, distances, sorting, as a GPU does them."""
-SIGNATURE_GAS: Final = 150_000
-"""Of a committee member in a round: its vote, and its part of the certificate and its transport."""
+SIGNATURE_GAS: Final = 100_000
+"""Of a committee member in a round: its vote, and its part of the settlement."""
 MEGA: Final = 10**6
 EXA: Final = 10**18
 

@@ -146,5 +146,5 @@ def test_a_signature_is_paid_what_fetching_merging_and_gas_cost() -> None:
     assert signature_fee(work, UnitPrices(7 * TOKEN)) == compute
     assert signature_fee(work, UnitPrices(7 * TOKEN, terabyte=TOKEN)) == compute + TOKEN // 500
     gas = UnitPrices(7 * TOKEN, mega_gas=TOKEN)
-    assert signature_fee(work, gas) == compute + 15 * TOKEN // 100
+    assert signature_fee(work, gas) == compute + 10 * TOKEN // 100
     assert signature_fee(work, UnitPrices(0)) == 1
