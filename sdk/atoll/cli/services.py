@@ -250,8 +250,11 @@ def starting(*words: str, config: Path | str) -> str:
     return shlex.join(["atoll", *words, "--config", str(config)])
 
 
-def fit_of(config: Path, role: str, job: int) -> Feasibility:
-    """Whether this machine keeps up with a job.
+def fit_of(config: Path, role: str, job: int, prices: dict[str, float]) -> Feasibility:
+    """Whether this machine keeps up with a job, and what it costs.
+
+    Args:
+        prices: by the fields of `MemberPrices`.
 
     Raises:
         NotFound: nobody serves the job's manifest.
@@ -259,9 +262,10 @@ def fit_of(config: Path, role: str, job: int) -> Feasibility:
     """
     import asyncio
 
+    from atoll.job.break_even import MemberPrices
     from atoll.job.feasibility_trial import try_job
 
-    return asyncio.run(try_job(load(config), role, job))
+    return asyncio.run(try_job(load(config), role, job, MemberPrices(**prices)))
 
 
 def schedule_of(config: Path) -> dict[str, Any]:

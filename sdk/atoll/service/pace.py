@@ -128,15 +128,20 @@ def promised_per_hour(role: Role, terms: Terms) -> int:
     return round_earnings(role, terms) * HOUR // longest_round(terms)
 
 
-def earned_per_hour(role: Role, manifest: Manifest, pace: Pace) -> int:
-    """Wei that an hour in the job earns this machine.
+def round_lasts(role: Role, manifest: Manifest, pace: Pace) -> float:
+    """Seconds that a round is taken to last: half of its windows and half of our work together.
 
-    A round is taken to last as long as half of its windows and half of our work together: members
-    who come before their windows are over wait for nobody, and one can have all others wait.
+    Members who come before their windows are over wait for nobody, and one can have all others
+    wait.
     """
     work = sum(load.needed for load in loads_of(role, manifest, pace) if load.name != "game")
-    seconds = (work + longest_round(manifest.terms)) / 2
-    return int(round_earnings(role, manifest.terms) * HOUR / seconds)
+    return (work + longest_round(manifest.terms)) / 2
+
+
+def earned_per_hour(role: Role, manifest: Manifest, pace: Pace) -> int:
+    """Wei that an hour in the job earns this machine."""
+    earned = round_earnings(role, manifest.terms)
+    return int(earned * HOUR / round_lasts(role, manifest, pace))
 
 
 def most_duties(terms: Terms) -> int:
