@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from math import ceil
+from pathlib import Path
+from typing import Any
 
 import pytest
 from eth_hash.auto import keccak
@@ -148,3 +152,43 @@ def test_a_signature_is_paid_what_fetching_merging_and_gas_cost() -> None:
     gas = UnitPrices(7 * TOKEN, mega_gas=TOKEN)
     assert signature_fee(work, gas) == compute + 10 * TOKEN // 100
     assert signature_fee(work, UnitPrices(0)) == 1
+
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "audit_rates.json").read_text())
+
+
+@pytest.mark.parametrize("case", VECTORS["stakes"])
+def test_a_vectors_stakes_are_what_fractions_say(case: dict[str, Any]) -> None:
+    """The formula of the law, in fractions and roots of this file alone."""
+    pay, table = int(case["pay"]), [int(rate) for rate in VECTORS["table"]]
+    chances = [Fraction(rate, 2**32) for rate in table]
+    needed = [case["margin"] * pay / (Fraction(2, 3) * chance) for chance in chances]
+    assert case["needed"] == [str(ceil(each)) for each in needed]
+    guarded = [at for at, chance in enumerate(chances) if 1 / (chance * 2 / 3) <= case["guard"]]
+    lowest = max(guarded, default=0)
+    assert case["lowest"] == lowest
+    below = [max(0, min(at - 1, lowest)) for at in range(len(table))]
+    assert case["ratesBelow"] == below
+    burnt = int(case["bond"]) * case["burntBps"] // 10_000
+    most = max(0, ceil(needed[lowest]) - burnt) if lowest else 0
+    assert int(case["most"]) == most
+    kept = min(pay * case["retainedBps"] // 10_000, most - int(case["retained"]))
+    assert int(case["kept"]) == max(0, kept)
+
+
+@pytest.mark.parametrize("case", VECTORS["draws"])
+def test_a_vectors_draw_is_what_keccak_says(case: dict[str, Any]) -> None:
+    seed, words = bytes.fromhex(case["auditSeed"][2:]), [int(w, 16) for w in case["rates"]]
+    ready = [slot for slot in range(256) if int(case["ready"], 16) >> slot & 1]
+    drawn, auditors = 0, []
+    for seat in range(256):
+        rate = words[seat // 64] >> 4 * (seat % 64) & 15
+        number = seat.to_bytes(32, "big")
+        ticket = keccak(keccak(b"atoll.audit-rate.v1") + seed + number)
+        is_revealed = int(case["revealed"], 16) >> seat & 1
+        if is_revealed and int.from_bytes(ticket[:4], "big") < int(VECTORS["table"][rate]):
+            drawn |= 1 << seat
+            by = keccak(keccak(b"atoll.rated-auditor.v1") + seed + number)
+            auditors.append(ready[int.from_bytes(by, "big") % len(ready)])
+    assert (hex(drawn), auditors) == (case["drawn"], case["auditors"])
+    assert drawn
