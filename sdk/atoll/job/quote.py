@@ -70,6 +70,8 @@ class Quote:
         found_share: the chance that a false round is found, while a third of the auditors look
             away; `deterred_wei` what it may be worth to who sends it before it pays.
         kept_share: of a first update's squared length, what its grid and codec keep.
+        lasts_rounds: until a seat that lies in every round is found, on average; `loses_wei` what
+            it loses then, that round's pay and the burnt part of its bond.
         cheat_cost_wei: what as many permanent cheats as the merge bears lose a round, on average.
     """
 
@@ -89,6 +91,8 @@ class Quote:
     result_final_seconds: int
     found_share: float
     deterred_wei: int
+    lasts_rounds: float
+    loses_wei: int
     cheat_cost_wei: int
     kept_share: float | None
     warnings: tuple[str, ...]
@@ -123,6 +127,8 @@ def quote(draft: Draft, pace: Pace, fee_cap: int) -> Quote:
         result_final_seconds=_last_clock(terms).window_end,
         found_share=float(deters.found),
         deterred_wei=deters.bears,
+        lasts_rounds=float(deters.lasts),
+        loses_wei=deters.pay + deters.burnt,
         cheat_cost_wei=deters.cheat_cost,
         kept_share=pace.kept,
         warnings=(

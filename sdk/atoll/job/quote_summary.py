@@ -46,19 +46,22 @@ def verification_share(look: Quote) -> Fraction:
 def summary(draft: Draft, look: Quote) -> str:
     """Seven lines, and one for each warning."""
     manifest, terms = draft.manifest, draft.manifest.terms
+    pays = ""  # of bonds that deter nobody there is a warning
+    if look.deterred_wei >= 0:
+        pays = f"; one lie pays from a gain of {tokens(look.deterred_wei)} on"
     lines = [
         f"job        {manifest.name}: {look.parameters:,} parameters, "
         f"{rounds_text(look.rounds)} of {manifest.inner.steps} steps, {terms.seats} seats",
         f"data       {look.train_tokens:,} tokens, of which {trained_tokens(terms):,} are trained "
         "on, counted each time",
-        f"price      {tokens_text(look.budget_wei)} tokens at most, and "
-        f"{tokens(look.gas_wei)} of the chain's coin for gas",
+        f"price      {tokens_text(look.budget_wei)} tokens at most, of which the unspent "
+        f"come back, and {tokens(look.gas_wei)} of the chain's coin for gas",
         f"a million  {tokens(million_wei(terms, look))} tokens at most for a million tokens "
         f"trained on; rented, in bf16, about {tokens(rented_million_wei(terms, look))} dollars (an "
         f"H100 at {float(GPUS[REFERENCE].hourly):g} an hour)",
         f"training   {float(training_share(look)):.0%} of what an honest job spends; verification "
-        f"{float(verification_share(look)):.1%} of the training's price, and what is held for more "
-        "comes back",
+        f"is {float(verification_share(look)):.1%} of its price, and who lies in every round lasts "
+        f"{look.lasts_rounds:.0f} rounds and loses {tokens(look.loses_wei)} tokens{pays}",
         f"time       about {duration_text(max(1, look.seconds_expected))} with members like this "
         f"machine; closed after {duration_text(look.seconds_at_most)}",
         *(f"warning: {text}" for text in look.warnings),
