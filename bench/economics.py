@@ -453,13 +453,36 @@ def _profit_table() -> list[str]:
     return _table(head, rows)
 
 
+COSTS: Final = 0.8
+"""Of an honest provider, as a part of its pay, for what it needs in cash."""
+
+
+def deepest_need(plan: AuditPlan, rounds: int) -> float:
+    """Rounds' pay that an honest provider is down at most while pay is retained; no bond in it."""
+    terms, retained, cash, deepest = plan.incentive, 0, 0.0, 0.0
+    most = most_retained(terms, PAY, plan.bond)
+    for _ in range(rounds):
+        kept = retained_part(terms, PAY, retained, most)
+        retained += kept
+        cash += 1 - kept / PAY - COSTS
+        deepest = min(deepest, cash)
+    return -deepest
+
+
+def _large() -> AuditPlan:
+    """Of 64 seats and 500 rounds."""
+    return solve(BUDGET, Verified(500, 64, SLOTS, PAY), Incentive())
+
+
 def _lasting() -> str:
-    plan = solve(BUDGET, Verified(500, 64, SLOTS, PAY), Incentive())
+    plan = _large()
     fresh, seasoned = (always_false(plan.incentive, PAY, plan.bond, n) for n in (0, 500))
+    down = deepest_need(plan, 500)
     return (
         f"A seat that is false in every round lasts {float(fresh.lasts):.0f} rounds as a newcomer "
         f"and {float(seasoned.lasts):.0f} when it is seasoned, and loses {fresh.loses / PAY:.0f} "
-        f"and {seasoned.loses / PAY:.0f} rounds' pay."
+        f"and {seasoned.loses / PAY:.0f} rounds' pay. An honest provider whose costs are {COSTS:g} "
+        f"of its pay is down {down:.0f} rounds' pay at most, and has its bond locked."
     )
 
 
@@ -491,6 +514,9 @@ def everything() -> dict[str, Any]:
         "costs": list(costs()),
         "designs": list(designs()),
         "sizes": list(sizes()),
+        "deepest_need": deepest_need(
+            solve(BUDGET, Verified(500, 64, SLOTS, PAY), Incentive()), 500
+        ),
         "profits": gains,
         "holds": all(row["below_honest"] for row in gains if row["promised"]),
     }
