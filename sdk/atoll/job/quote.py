@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from math import ceil
 from statistics import fmean
 from typing import Any
@@ -136,6 +137,7 @@ def quote(draft: Draft, pace: Pace, fee_cap: int) -> Quote:
             *_too_short(manifest, pace),
             *_too_few(draft, pace),
             *_warnings(terms, deters),
+            *_over_budget(draft, trained),
             *draft.notes,
             *_lost(manifest, pace),
         ),
@@ -340,6 +342,18 @@ def _replayed(reset_period: int, chance: float) -> float:
     seat in the reset period, of which there was one in a round with `chance`.
     """
     return fmean((1 - (1 - chance) ** done) / chance for done in range(1, reset_period + 1))
+
+
+def _over_budget(draft: Draft, trained: int) -> list[str]:
+    """Where verification costs more than the file has for it, by as few audits as there may be."""
+    wanted, spent = draft.spec.audit.budget, expected_fees(draft.manifest.terms)
+    if wanted is None or spent <= Fraction(wanted) * trained:
+        return []
+    return [
+        f"audit.budget is {wanted} of the training's price, and verification costs "
+        f"{spent / trained if trained else 1:.3f} of it: at least one seat is replayed in a round, "
+        "and all twice in the last one; have more seats or more rounds, or a larger audit.guard"
+    ]
 
 
 def _lost(manifest: Manifest, pace: Pace) -> list[str]:

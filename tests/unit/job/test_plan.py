@@ -190,6 +190,14 @@ def test_audits_are_the_least_that_the_guard_asks_for_or_what_a_budget_pays_for(
     assert (small.audit.share, most_drawn(resolved(small))) == ("0.125", 1)
 
 
+def test_a_budget_that_the_rules_do_not_keep_is_said() -> None:
+    small = LEFT_OUT | {"members.seats": 8, "rounds": 50}
+    warned = warnings_of(small | {"audit.budget": "0.1"})
+    assert "audit.budget is 0.1 of the training's price, and verification costs 0." in warned
+    for budget_ in ("0.5", None):
+        assert "audit.budget is" not in warnings_of(small | {"audit.budget": budget_})
+
+
 @pytest.mark.parametrize("seats", [4, 5, 7, 64, 100, 255, 256])
 def test_a_share_draws_exactly_as_many_as_it_was_made_for(seats: int) -> None:
     for drawn in range(1, seats + 1):
