@@ -132,7 +132,8 @@ def check(
 ) -> None:
     """Say what a job is, costs and takes, and what is wrong with it. Spends nothing."""
     from atoll.chain.txconfig import QueueConfig
-    from atoll.job.quote import quote, report
+    from atoll.job.quote import quote
+    from atoll.job.quote_report import report
     from atoll.job.quote_summary import million_wei, summary, training_share
     from atoll.job.sizing import size_job
 

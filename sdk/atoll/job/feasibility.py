@@ -10,8 +10,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
-from atoll.job.groups import duration_text, tokens_text
-from atoll.job.quote import member_needs, round_traffic, size_text
+from atoll.job.groups import duration_text, size_text, tokens_text
+from atoll.job.role_needs import member_needs, round_traffic
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import TOKEN, Role
 from atoll.service.needs import Machine

@@ -135,6 +135,14 @@ def duration_text(seconds: int) -> str:
     return parts or "0s"
 
 
+def size_text(count: int) -> str:
+    """Bytes, to three digits."""
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"
+
+
 def _wei(value: object) -> object:
     # In Python an integer is wei; text, of a file or a caller, is tokens.
     if isinstance(value, Whole):

@@ -25,7 +25,9 @@ from atoll.job.plan import (
     sum_of_windows,
 )
 from atoll.job.presets import PRESETS, preset
-from atoll.job.quote import _replayed, quote, report
+from atoll.job.quote import quote
+from atoll.job.quote_report import report
+from atoll.job.quote_warnings import _replayed
 from atoll.job.spec import JobSpec
 from atoll.protocol.certificates import is_enough
 from atoll.protocol.pay import budget
