@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tests.support.identities import cid, digest
-from tests.unit.protocol.network import (
+from tests.support.contracts import (
     bitmap,
     checkpoint_commitments_of,
     hashed,
@@ -19,6 +18,7 @@ from tests.unit.protocol.network import (
     numbers,
     reveal_of,
 )
+from tests.support.identities import cid, digest
 
 from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments

@@ -12,9 +12,9 @@ from typing import Any
 
 from tests.integration.protocol.live import Chain, Contract, Live, signature
 from tests.integration.protocol.plays import move_of, works_of
+from tests.support.contracts import reveal_of
 from tests.support.identities import cid, digest
 from tests.unit.protocol.models import MODEL, PROGRAM
-from tests.unit.protocol.network import reveal_of
 from tests.unit.protocol.script import PROVIDERS, SECRETS, VERIFIERS
 
 from atoll.chain.decode import RawLog, decode_log

@@ -19,9 +19,9 @@ from tests.integration.protocol.live import (
     live_terms,
     signature,
 )
+from tests.support.contracts import Refused, numbers
 from tests.support.identities import digest
 from tests.unit.protocol.models import MODEL, PROGRAM, with_reset_periods
-from tests.unit.protocol.network import Refused, numbers
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.chain.contract_calls import Calls

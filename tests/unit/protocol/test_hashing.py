@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+from tests.support.contracts import bitmap, hashed, reveal_of, tagged
 from tests.support.identities import ROUND_ID, address, digest
 from tests.support.manifests import make_terms
-from tests.unit.protocol.network import Network, bitmap, hashed, reveal_of, tagged
+from tests.unit.protocol.network import Network
 
 from atoll.protocol import hashing
 from atoll.protocol.types import (
