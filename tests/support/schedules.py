@@ -115,6 +115,9 @@ class World:
         signatures: who has signed what, by digest.
         pace: of the time that TRAIN gives, the part that a round's training takes.
         refused: what the contracts would have reverted, by label: told when a test fails.
+        no_updates: roots of updates whose bytes are none.
+        lost: by round and seat the segment that the game it lost was about; how many there are for
+            the update itself.
     """
 
     def __init__(
@@ -128,6 +131,8 @@ class World:
         self.signatures: dict[Digest, dict[Address, int]] = {}
         self.pace = 0.5
         self.refused: list[str] = []
+        self.no_updates: set[Digest] = set()
+        self.lost: dict[tuple[int, int], int] = {}
         self.began = self.net.now
         self.members = [*self._providers(), *self._verifiers()]
         for member in self.members:
