@@ -17,7 +17,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.network.members import Who, everybody, is_settled_up, submit, submitter_of
+from tests.network.members import Site, Who, everybody, is_settled_up, submit, submitter_of
 from tests.support.patience import PATIENCE
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
@@ -79,9 +79,11 @@ TERMS = {
 """Long enough for a slow machine with five jobs at once: what is left of a window is skipped."""
 
 
-async def test_the_second_client_says_what_the_network_said(tmp_path: Path) -> None:
+async def test_the_second_client_says_what_the_network_said(
+    tmp_path: Path, beginning: Path
+) -> None:
     async with (
-        hostile_network(Who().config(tmp_path / "net")) as cluster,
+        hostile_network(Who().config(Site(tmp_path, beginning))) as cluster,
         skipping(cluster, print),
         open_session(submitter_of(cluster)) as session,
     ):

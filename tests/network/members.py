@@ -68,6 +68,14 @@ TERMS: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True)
+class Site:
+    """Where a network is made, and the folder whose first blocks, contracts and keys it takes."""
+
+    folder: Path
+    beginning: Path
+
+
+@dataclass(frozen=True)
 class Who:
     """How many take part, and who of them cheats how; of outsiders all, "" is an honest one.
 
@@ -82,9 +90,10 @@ class Who:
     seats: int = 4
     slots: int = 3
 
-    def config(self, folder: Path) -> ClusterConfig:
+    def config(self, site: Site) -> ClusterConfig:
         return ClusterConfig(
-            folder=folder,
+            folder=site.folder / "net",
+            beginning=site.beginning,
             providers=self.seats,
             verifiers=self.slots,
             watchers=len(self.watchers),
@@ -156,7 +165,7 @@ class Network:
 
 @asynccontextmanager
 async def network(
-    folder: Path,
+    site: Site,
     who: Who,
     kind: CertificateKind = CertificateKind.ECDSA,
     *,
@@ -174,8 +183,7 @@ async def network(
         numerics: what the job asks for; None for this release's.
     """
     async with AsyncExitStack() as stack:
-        config = who.config(folder / "net")
-        cluster = await stack.enter_async_context(hostile_network(config, before))
+        cluster = await stack.enter_async_context(hostile_network(who.config(site), before))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
         asked = numerics or numerics_of_members()
         job, manifest = await _create(session, {**TERMS, **terms}, (kind, asked), lasts)

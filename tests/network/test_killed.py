@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
-from tests.network.members import Network, Who, network
+from tests.network.members import Network, Site, Who, network
 from tests.support.patience import PATIENCE
 
 from atoll.protocol.types import SeatIndex
@@ -40,9 +39,9 @@ async def killed_at_a_checkpoint(running: Network) -> None:
     member.process.start()
 
 
-async def test_a_killed_provider_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_killed_provider_goes_on_where_it_was(site: Site) -> None:
     steps = {"steps": STEPS, "segment_steps": SEGMENT}
-    async with network(tmp_path, Who(), **steps) as running:
+    async with network(site, Who(), **steps) as running:
         await running.until(lambda view, _: bool(view.providers))
         await killed_at_a_checkpoint(running)
         view = await running.until(lambda view, _: bool(view.settled))

@@ -5,9 +5,7 @@ Every other lie goes one of these ways: `tests/property/schedules/test_lies.py` 
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from tests.network.members import Who, is_settled_up, kinds, network, slashed
+from tests.network.members import Site, Who, is_settled_up, kinds, network, slashed
 
 from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.pay import round_pay
@@ -23,12 +21,12 @@ OF_UPDATE_PROOFS = {4, 5}
 """Who lies in what it sends of its training, and not in the training."""
 
 
-async def test_liars_are_slashed_and_who_is_accused_falsely_is_paid(tmp_path: Path) -> None:
+async def test_liars_are_slashed_and_who_is_accused_falsely_is_paid(site: Site) -> None:
     """Seats lie about their training, about what they send of it, and in what they send; one plays
     its own run to the end. Two more keep their work to themselves, which is no lie. Of two auditors
     one accuses an honest seat."""
     who = Who(providers=LIARS | QUIET, verifiers={1: "false-mismatch"}, seats=SEATS, slots=2)
-    async with network(tmp_path, who, seats=SEATS, min_providers=SEATS) as running:
+    async with network(site, who, seats=SEATS, min_providers=SEATS) as running:
         view = await running.until(is_settled_up)
         seats = [running.provider(seat) for seat in range(SEATS)]
         auditor, accuser = (running.verifier(slot) for slot in range(2))
