@@ -9,7 +9,7 @@ each of its deeds happened is checked with the ledger.
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 from tests.support.beginnings import beginning_of
 from tests.support.jobs import tiny_model
+from tests.support.patience import ended_when_still
 
 from atoll.job.presets import preset
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
@@ -56,6 +57,12 @@ def pytest_runtest_makereport(
             end = "\n".join(lines[-LOG_LINES:])
             report.sections.append((f"end of {log.relative_to(folder)}", end))
     return report
+
+
+@pytest.fixture(autouse=True)
+def _goes_on_while_it_moves(tmp_path: Path) -> Iterator[None]:
+    with ended_when_still(tmp_path):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from tests.support.patience import PATIENCE
 from tests.unit.train.folders import make_folder
 
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
@@ -55,8 +54,7 @@ async def ended(network: Cluster, job: str) -> dict[str, Any]:
     watch = [sys.executable, "-m", "atoll.cli.main", "job", "watch", job, *unsigned(network)]
     process = await asyncio.create_subprocess_exec(*watch, stdout=asyncio.subprocess.DEVNULL)
     try:
-        async with asyncio.timeout(PATIENCE):
-            assert await process.wait() == 0
+        assert await process.wait() == 0
     finally:
         if process.returncode is None:
             process.kill()

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.network.members import Site, Who, everybody, is_settled_up, submit, submitter_of
-from tests.support.patience import PATIENCE
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.numerics.schedule_tables import tables_root
@@ -104,29 +103,27 @@ async def test_the_second_client_says_what_the_network_said(
 async def _jobs_of(session: Session, manifests: list[Manifest]) -> dict[JobId, Manifest]:
     """Which job each became; a stranger's have taken some of the numbers."""
     by_digest = {manifest.digest(): manifest for manifest in manifests}
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            await session.follower.poll()
-            views = session.follower.views.items()
-            made = {job: by_digest.get(view.spec_digest) for job, view in views}
-            found = {job: manifest for job, manifest in made.items() if manifest is not None}
-            if len(found) == len(manifests):
-                return found
-            await asyncio.sleep(0.5)
+    while True:
+        await session.follower.poll()
+        views = session.follower.views.items()
+        made = {job: by_digest.get(view.spec_digest) for job, view in views}
+        found = {job: manifest for job, manifest in made.items() if manifest is not None}
+        if len(found) == len(manifests):
+            return found
+        await asyncio.sleep(0.5)
 
 
 async def _until_paid(cluster: Cluster, session: Session, jobs: set[JobId]) -> None:
     """Follows the chain until all these jobs are over and everybody has its pay."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            cluster.check()
-            await session.follower.poll()
-            now, views = (await session.chain.head()).timestamp, session.follower.views
-            if all(job in views and is_settled_up(views[job], now) for job in jobs):
-                held = [(job, holder) for job in jobs for holder in everybody(views[job])]
-                assert [each for each in held if each[1].penalties or each[1].is_slashed] == []
-                return
-            await asyncio.sleep(0.5)
+    while True:
+        cluster.check()
+        await session.follower.poll()
+        now, views = (await session.chain.head()).timestamp, session.follower.views
+        if all(job in views and is_settled_up(views[job], now) for job in jobs):
+            held = [(job, holder) for job in jobs for holder in everybody(views[job])]
+            assert [each for each in held if each[1].penalties or each[1].is_slashed] == []
+            return
+        await asyncio.sleep(0.5)
 
 
 def _work_out(folder: Path) -> Any:

@@ -8,7 +8,6 @@ with the first job, and each of its deeds has to have happened (`atoll_devnet.ru
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.merging import all_standing
-from tests.support.patience import PATIENCE
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.aggregation.merge_round import merge_updates
@@ -149,18 +147,20 @@ class Network:
         return evaluate(certified.params, job, store), evaluate(honest.params, job, store)
 
     async def until(self, reached: Callable[[JobView, int], bool]) -> JobView:
-        """Follows the job until something is so. Raises TimeoutError with how far it came."""
-        ends = time.monotonic() + PATIENCE
-        while time.monotonic() < ends:
-            self.cluster.check()
-            await self.session.follower.poll()
-            self.view = self.session.follower.views.get(self.job)
-            self.now = (await self.session.chain.head()).timestamp
-            if self.view is not None and reached(self.view, self.now):
-                return self.view
-            await asyncio.sleep(POLL_SECONDS)
-        phase = None if self.view is None else (self.view.phase, self.view.round)
-        raise TimeoutError(f"not within {PATIENCE} seconds; the job is in {phase}")
+        """Follows the job until something is so."""
+        try:
+            while True:
+                self.cluster.check()
+                await self.session.follower.poll()
+                self.view = self.session.follower.views.get(self.job)
+                self.now = (await self.session.chain.head()).timestamp
+                if self.view is not None and reached(self.view, self.now):
+                    return self.view
+                await asyncio.sleep(POLL_SECONDS)
+        except BaseException as error:  # pytest's end of a test that hangs among them
+            phase = None if self.view is None else (self.view.phase, self.view.round)
+            error.add_note(f"the job is in {phase}")
+            raise
 
 
 @asynccontextmanager

@@ -18,7 +18,6 @@ from tests.network.members import (
     is_settled_up,
     network,
 )
-from tests.support.patience import PATIENCE
 
 from atoll.job.audit import EQUAL, Extent, JobCheck, audit
 from atoll.job.client import Client
@@ -67,11 +66,10 @@ async def owned(running: Network) -> None:
     """A provider's owner accepts, which the node waits for, and has its pay sent elsewhere."""
     session, chain = running.session, running.session.chain
     node, owner = running.cluster.providers[0].account, running.cluster.submitter.address
-    async with asyncio.timeout(PATIENCE):
-        while (now := await chain.ownership(node)).proposed != owner:
-            assert now.owner == node
-            assert (await chain.stake(node, Role.PROVIDER)).active == 0  # nothing is staked before
-            await asyncio.sleep(POLL_SECONDS)
+    while (now := await chain.ownership(node)).proposed != owner:
+        assert now.owner == node
+        assert (await chain.stake(node, Role.PROVIDER)).active == 0  # nothing is staked before
+        await asyncio.sleep(POLL_SECONDS)
     async with background_tasks([session.queue.run()]):
         await session.queue.execute("accept", chain.calls.accept_owner(node))
         await session.queue.execute("payee", chain.calls.set_payee(node, WALLET))
