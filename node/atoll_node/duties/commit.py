@@ -154,7 +154,9 @@ def _commit(state: ProviderState, owed: Obligation) -> AnyCommand | None:
         return None
     # In round 0 the chain does not know the model that everybody makes from the manifest.
     model = trained.model if view.settled else ZERO_DIGEST
-    value = commitment(running.round_id, running.seed, seat, state.me, (trained.reveal, model))
+    value = commitment(
+        running.round_id, running.seed, seat, state.me, reveal=trained.reveal, model=model
+    )
     value = behaviour.commit_override(view, value)
     return SendCommit(running.round, seat, running.seed, value)
 

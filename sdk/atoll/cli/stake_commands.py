@@ -198,7 +198,7 @@ async def _withdrawn(whose: Whose, role: Role, amount: str | None) -> dict[str, 
             known, stake = await _stake(reader, account, role)
         plan = plan_withdrawal(stake, wanted, known.head.timestamp)
         before = await reader.chain.token_balance(me)
-        await _carry_out(plan, (account, role), reader, send, known)
+        await _carry_out(plan, account, role, reader=reader, send=send, known=known)
         known, stake = await _stake(reader, account, role)
         wallet = await reader.chain.token_balance(me)
     again = min((unbond.available_at + 1 for unbond in stake.unbonds), default=None)
@@ -222,11 +222,16 @@ async def _stake(reader: Reader, account: Address, role: Role) -> tuple[KnownOfA
 
 
 async def _carry_out(
-    plan: Withdrawal, of: tuple[Address, Role], reader: Reader, send: Send, known: KnownOfAccount
+    plan: Withdrawal,
+    account: Address,
+    role: Role,
+    *,
+    reader: Reader,
+    send: Send,
+    known: KnownOfAccount,
 ) -> None:
     from atoll.protocol.events import UnbondStarted
 
-    account, role = of
     calls = reader.chain.calls
     for unbond in plan.take:
         await send(

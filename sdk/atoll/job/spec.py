@@ -186,7 +186,7 @@ class JobSpec(Group):
                 next_step="complete the job with atoll.job.plan.complete, or write them down",
             )
         try:
-            manifest = _build(spec, spec.model, (data, init, numerics), now)
+            manifest = _build(spec, spec.model, data=data, init=init, numerics=numerics, now=now)
         except ValidationError as error:
             message = f"the job: {sentences(error, Manifest)}"
             raise ManifestError(message, next_step="change the job's options") from error
@@ -249,10 +249,12 @@ def robust_f(seats: int, rule: str) -> int:
 def _build(
     spec: JobSpec,
     model: ModelSpec,
-    found: tuple[DataSpec, InitSpec | None, NumericsSpec],
+    *,
+    data: DataSpec,
+    init: InitSpec | None,
+    numerics: NumericsSpec,
     now: int,
 ) -> Manifest:
-    data, init, numerics = found
     method = method_chosen(spec.method)
     inner = _inner(spec.inner, method)
     codec = _codec(spec, method, _training(spec, model, inner, method.codec.fragments))

@@ -91,7 +91,9 @@ class Downloader:
                 else:
                     waiting = deque(self.sources.with_room(self.sources.ranked(gateways(), prefer)))
                 pause = config.pass_pause_s * 2 ** min(attempt, _DOUBLINGS)
-                block = await self._race(cid, waiting, running, (reasons, party, pause))
+                block = await self._race(
+                    cid, waiting, running, reasons=reasons, party=party, pause=pause
+                )
                 if block is not None:
                     return block
                 every = self.sources.ranked(gateways(), prefer)
@@ -209,16 +211,20 @@ class Downloader:
         cid: Cid,
         waiting: deque[GatewaySource],
         running: dict[asyncio.Task[bytes | None], GatewaySource],
-        how: tuple[dict[str, str], Hashable, float],
+        *,
+        reasons: dict[str, str],
+        party: Hashable,
+        pause: float,
     ) -> bytes | None:
         """Asks source after source, the next when one fails or is slow; the first block wins.
 
         Args:
             running: requests under way. Where nobody else is left to ask, those that are slow get
                 no more than a pause here: who did not have it may have it by then.
-            how: what each answered, for whom it is, and the pause, seconds.
+            reasons: what each answered, by its address.
+            party: for whom it is.
+            pause: in seconds.
         """
-        reasons, party, pause = how
         while waiting or running:
             if waiting:
                 source = waiting.popleft()

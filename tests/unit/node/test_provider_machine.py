@@ -85,8 +85,8 @@ def test_it_commits_to_what_it_trained(script: Script) -> None:
     (commit,) = wanted(state, SendCommit)
     running = state.view.open
     assert running is not None
-    said = (REVEAL, ZERO_DIGEST)  # in round 0 the chain knows no model
-    expected = commitment(running.round_id, running.seed, SeatIndex(0), ME, said)
+    said = {"reveal": REVEAL, "model": ZERO_DIGEST}  # in round 0 the chain knows no model
+    expected = commitment(running.round_id, running.seed, SeatIndex(0), ME, **said)
     assert commit.commitment == expected
     script.net.commit(ME, expected)
     assert wanted(trained(provider(script.net)), SendCommit) == []

@@ -121,9 +121,10 @@ def _audit_report(
     seed, behaviour = settled_round.record.audit_seed, state.setup.behaviour
     sealed = state.entries.of(SealAuditReport, *_about(settled_round.round, seed, owed.holder))
     if sealed is not None:
-        auditor = (owed.holder, state.me)
         body = AuditReport.from_bytes(sealed.body).hash
-        audit_report = audit_report_hash(settled_round.round_id, seed, auditor, body, sealed.salt)
+        audit_report = audit_report_hash(
+            settled_round.round_id, seed, owed.holder, state.me, body=body, salt=sealed.salt
+        )
         sent = behaviour.sent_audit_report(settled_round, audit_report)
         return [] if sent is None else [SendAuditReport(settled_round.round, sent)]
     return _sealing(state, settled_round, owed)

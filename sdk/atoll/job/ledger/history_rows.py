@@ -88,12 +88,17 @@ def round_history(ledger: Ledger, figures: Sequence[RoundFigures]) -> list[Round
     for row in round_rows(ledger):
         trained = _tokens(ledger, row["round"])
         tokens, wei = tokens + trained, wei + int(row["cost_wei"])
-        history.append(_round(row, losses, tokens=(trained, tokens), total_wei=wei))
+        history.append(_round(row, losses, tokens=trained, total_tokens=tokens, total_wei=wei))
     return history
 
 
 def _round(
-    row: Row, losses: Sequence[float | None], *, tokens: tuple[int, int], total_wei: int
+    row: Row,
+    losses: Sequence[float | None],
+    *,
+    tokens: int,
+    total_tokens: int,
+    total_wei: int,
 ) -> RoundHistory:
     number, seconds, is_settled = row["round"], row["seconds"], row["status"] == "settled"
     before, after = (losses[at] if at < len(losses) else None for at in (number, number + 1))
@@ -108,8 +113,8 @@ def _round(
         seats=len(row["seated"]),
         revealed=len(row["revealed"]),
         merged=row["merged"],
-        tokens=tokens[0],
-        total_tokens=tokens[1],
+        tokens=tokens,
+        total_tokens=total_tokens,
         cost=int(row["cost_wei"]) / TOKEN,
         total_cost=total_wei / TOKEN,
         loss_before=before,

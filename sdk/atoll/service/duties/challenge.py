@@ -98,7 +98,7 @@ class SendChallenge(Transaction[NotChallenged]):
         shown = SHOWN(self.manifest, self.initial, model, effects.store_dir)
         roots, header = await effects.work_soon(shown)
         try:
-            said = SeatStatements.of(view, (self.round, self.seat), roots, header)
+            said = SeatStatements.of(view, self.round, self.seat, roots, header)
             said = replace(said, member=self.member, through_round=self.through_round)
             is_update_proof = self.at == said.segments
             segment = self.at - is_update_proof

@@ -20,7 +20,7 @@ from atoll.protocol.views import JobView
 from atoll.service.commands import ContractCall
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.round_start import round_start_at
-from atoll.service.duties.updates import DoGetUpdate, getting
+from atoll.service.duties.updates import DoGetUpdate, RoundOfUpdates, getting
 from atoll.service.machine import AnyCommand, Decision, State
 
 S = TypeVar("S")
@@ -96,7 +96,7 @@ def _of_round(
     has = to_bitmap(
         seat for seat, entry in found.items() if entry is not None and entry.is_available
     )
-    where = (
+    where = RoundOfUpdates(
         settled_round.round,
         settled_round.record.seed,
         spec,

@@ -101,17 +101,37 @@ def decide_updates(state: State[S]) -> Decision:
 
 
 def _getting(running: OpenRound, spec: bytes, initial_state: RoundStartReady) -> list[DoGetUpdate]:
-    where = (running.round, running.seed, spec, initial_state.cid)
+    where = RoundOfUpdates(running.round, running.seed, spec, initial_state.cid)
     return [getting(s, told, where) for s, told in running.reveals.items() if told.segments]
 
 
-def getting(
-    seat: SeatIndex, told: SeatReveal, where: tuple[RoundIndex, Digest, bytes, bytes]
-) -> DoGetUpdate:
-    """What brings a seat's update; `where` is round, data seed, manifest and the model's CID."""
-    round, seed, spec, initial_state = where
+@dataclass(frozen=True, slots=True)
+class RoundOfUpdates:
+    """What the updates of a round have in common.
+
+    Attributes:
+        spec: the manifest's bytes.
+        initial_state: CID of the model that the round began with; empty where it is not known.
+    """
+
+    round: RoundIndex
+    data_seed: Digest
+    spec: bytes
+    initial_state: bytes
+
+
+def getting(seat: SeatIndex, told: SeatReveal, where: RoundOfUpdates) -> DoGetUpdate:
+    """What brings a seat's update."""
     update = RevealedUpdate(seat, told.reveal.update_cid, told.reveal.update_root)
-    return DoGetUpdate(round, told.commitment, told.account, update, seed, spec, initial_state)
+    return DoGetUpdate(
+        where.round,
+        told.commitment,
+        told.account,
+        update,
+        where.data_seed,
+        where.spec,
+        where.initial_state,
+    )
 
 
 def seen(state: State[S]) -> tuple[Bitmap, Bitmap]:

@@ -220,9 +220,9 @@ class _Preparation:
             for batch, encoded in self._encoded():
                 for (position, document), ids in zip(batch, encoded, strict=True):
                     if isinstance(document, Document) and not isinstance(ids, Skipped):
-                        self._take(position, document, ids)
+                        self._take(*position, document, ids)
                     elif isinstance(ids, Skipped):
-                        self._skip(position, ids.reason)
+                        self._skip(*position, ids.reason)
                     if self._is_full():
                         break
                 self._tell()
@@ -239,8 +239,8 @@ class _Preparation:
 
     # -- one document after another --------------------------------------------------------------
 
-    def _take(self, position: tuple[int, Position], document: Document, ids: Ids) -> None:
-        side = self._side(position[0], document)
+    def _take(self, file: int, position: Position, document: Document, ids: Ids) -> None:
+        side = self._side(file, document)
         state = self._state
         if not document.before or state.open_in != side:
             self._end_document()
@@ -250,17 +250,17 @@ class _Preparation:
         self._streams[side].add(*self._words(ids))
         self._state = replace(
             state,
-            file=position[0],
-            position=position[1],
+            file=file,
+            position=position,
             open_in=side + "-hidden" * bool(len(ids) and ids[-1] & HIDDEN),
             bytes=state.bytes + _size(document),
             unknown=state.unknown + self._unknown(ids),
         )
 
-    def _skip(self, position: tuple[int, Position], reason: str) -> None:
+    def _skip(self, file: int, position: Position, reason: str) -> None:
         counts = self._state.skipped
         counts = counts | {reason: counts.get(reason, 0) + 1}
-        self._state = replace(self._state, file=position[0], position=position[1], skipped=counts)
+        self._state = replace(self._state, file=file, position=position, skipped=counts)
 
     def _unknown(self, ids: Ids) -> int:
         unknown = self._encoder.unknown
@@ -325,18 +325,17 @@ class _Preparation:
         except DataUnusable:
             if self._options.bad_rows == "refuse":
                 raise
-            found = (self._row_tokens(*one) for one in batch if isinstance(one[1], Document))
+            found = (self._row_tokens(*at, row) for at, row in batch if isinstance(row, Document))
         return [read if isinstance(read, Skipped) else next(found) for _, read in batch]
 
-    def _row_tokens(self, position: tuple[int, Position], row: Read) -> Ids | Skipped:
+    def _row_tokens(self, file: int, position: Position, row: Document) -> Ids | Skipped:
         """One row's tokens, where one of its batch is refused; parts of texts are no rows."""
-        assert isinstance(row, Document)
         try:
             return self._encoder.encode([row])[0]
         except DataUnusable:
-            if self._files[position[0]].kind == "text" or row.whole:
+            if self._files[file].kind == "text" or row.whole:
                 raise
-            return Skipped(_REFUSED, position[1])
+            return Skipped(_REFUSED, position)
 
     def _batches(self) -> Iterator[_Batch]:
         documents = self._documents()
