@@ -24,9 +24,12 @@ USERS = {
         "sdk/atoll/train/probe_job.py",
         "tests/second_client/test_codecs.py",
         "tests/second_client/test_rounds.py",
-    )
+    ),
+    "olmo2": ("sdk/atoll/protocol/SPEC.md",),
 }
-"""Who asks for it, as anybody may: a method, the probe, and jobs that are about other things."""
+"""Who asks for it, as anybody may: a method, the probe, and jobs that are about other things; and a
+bound of that family alone, whose one norm sums the queries of all heads.
+"""
 TABLES = re.compile(r"^\| (`.*?`.*?) \|", re.MULTILINE)
 
 
