@@ -13,11 +13,11 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.network.members import Site, Who, everybody, is_settled_up, submit, submitter_of
+from tests.support.event_documents import documents_of
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.numerics.schedule_tables import tables_root
@@ -178,21 +178,9 @@ def _write_public(
         "chain": domain.chain_id,
         "rounds": str(domain.rounds).removeprefix("0x"),
         "job": job,
-        "events": [{"name": type(e).__name__, "arguments": _plain(e)} for e in events],
+        "events": documents_of(events),
     }
     (folder / "events.json").write_text(json.dumps(document))
-
-
-def _plain(value: Any) -> Any:
-    """With the names of the text, bytes in hex."""
-    if is_dataclass(value):
-        return {_name(f.name): _plain(getattr(value, f.name)) for f in fields(value)}
-    return "0x" + value.hex() if isinstance(value, bytes) else value
-
-
-def _name(field: str) -> str:
-    head, *tail = field.split("_")
-    return "from" if field == "start" else head + "".join(part.capitalize() for part in tail)
 
 
 def _said(events: list[Any]) -> dict[str, Any]:
