@@ -186,7 +186,9 @@ async def network(
         cluster = await stack.enter_async_context(hostile_network(who.config(site), before))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
         asked = numerics or numerics_of_members()
-        job, manifest = await _create(session, {**TERMS, **terms}, (kind, asked), lasts)
+        job, manifest = await _create(
+            session, {**TERMS, **terms}, kind=kind, numerics=asked, lasts=lasts
+        )
         await stack.enter_async_context(skipping(cluster, print))
         yield Network(cluster, session, job, manifest)
 
@@ -205,10 +207,14 @@ def submitter_of(cluster: Cluster) -> SessionConfig:
 
 
 async def _create(
-    session: Session, terms: Mapping[str, Any], of: tuple[CertificateKind, NumericsSpec], lasts: int
+    session: Session,
+    terms: Mapping[str, Any],
+    *,
+    kind: CertificateKind,
+    numerics: NumericsSpec,
+    lasts: int,
 ) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
-    kind, numerics = of
     store = session.store
     now = (await session.chain.head()).timestamp
     manifest = small_manifest(store, numerics, **{"expiry": now + lasts, **terms})

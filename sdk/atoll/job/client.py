@@ -74,6 +74,23 @@ class Estimate:
     allowance: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What is known of a submission beside its manifest.
+
+    Attributes:
+        key: the same words have the same one.
+        text: of the job's file.
+        policy: what checks the job's certificates.
+        limit: the most that it may cost, in wei.
+    """
+
+    key: str
+    text: str
+    policy: Address
+    limit: int
+
+
 class Client(Connection):
     """A connection that submits jobs, and knows those of its home.
 
@@ -220,9 +237,12 @@ class Client(Connection):
         if not isinstance(job, Draft | Manifest):
             job = await self.draft(job, again=again, on_progress=on_progress)
         manifest = job.manifest if isinstance(job, Draft) else job
-        kept = job.key if isinstance(job, Draft) else manifest.digest().hex()
-        said = job.said if isinstance(job, Draft) else ""
-        policy = self._policy_of(job)
+        order = _Order(
+            key=job.key if isinstance(job, Draft) else manifest.digest().hex(),
+            text=job.said if isinstance(job, Draft) else "",
+            policy=self._policy_of(job),
+            limit=limit,
+        )
         log.info(PUBLIC_NOTICE)
         self._check_data(manifest)
         async with self._submitting, self.sending() as queue:
@@ -230,7 +250,7 @@ class Client(Connection):
             cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
             self.store.pin(cid, f"job:{cid}")
             await self._mirror(cid, manifest)
-            job_id = await self._create(queue, manifest, (kept, said), (policy, limit))
+            job_id = await self._create(queue, manifest, order)
         await self.serve()
         return self.attach(job_id)
 
@@ -257,19 +277,9 @@ class Client(Connection):
             return draft.manifest
         return Manifest.from_bytes(newest.manifest)
 
-    async def _create(
-        self,
-        queue: TxQueue,
-        manifest: Manifest,
-        kept: tuple[str, str],
-        terms: tuple[Address, int],
-    ) -> JobId:
-        """Notes the submission under its key with its file, and pays unless that was done.
-
-        Args:
-            terms: what checks the job's certificates, and the most that it may cost.
-        """
-        (key, said), (policy, limit), create = kept, terms, _create_key(manifest)
+    async def _create(self, queue: TxQueue, manifest: Manifest, order: _Order) -> JobId:
+        """Notes the submission under its key with its file, and pays unless that was done."""
+        create = _create_key(manifest)
         sent = queue.status(create)
         is_paid = sent is not None and sent.has_effect
         # What was copied here may know nothing of the transaction that another machine sent.
@@ -277,10 +287,12 @@ class Client(Connection):
         is_due = not is_paid and job is None
         if is_due:
             await self._check_open()
-            await self._check_money(manifest, limit)
-        submission = self.submissions.write(key, manifest.name, manifest.to_bytes(), said)
+            await self._check_money(manifest, order.limit)
+        submission = self.submissions.write(
+            order.key, manifest.name, manifest.to_bytes(), order.text
+        )
         if is_due:
-            await self._pay_in(manifest, policy, create)
+            await self._pay_in(manifest, order.policy, create)
         if job is None:
             status = await queue.wait(create, self.config.confirmations)
             job = await self._created_in(status, manifest)

@@ -224,7 +224,7 @@ def fork_ahead() -> None:
     heard, says = os.pipe()
     hears, said = os.pipe()
     fork = multiprocessing.get_context("fork")
-    process = fork.Process(target=_become, args=(heard, said, (says, hears)), daemon=True)
+    process = fork.Process(target=_become, args=(heard, said, says, hears), daemon=True)
     process.start()
     os.close(heard)
     os.close(said)
@@ -274,7 +274,7 @@ class _Opened:
 # --- the child's side ---
 
 
-def _become(heard: int, said: int, others: tuple[int, int]) -> None:
+def _become(heard: int, said: int, *others: int) -> None:
     for descriptor in others:
         os.close(descriptor)
     sys.stdin, sys.stdout = os.fdopen(heard), os.fdopen(said, "w")
