@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Annotated, Final, Literal, Self
 
-from dag_cbor.ipld import IPLDKind
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -21,7 +20,7 @@ from pydantic import (
 )
 
 from atoll.errors import ManifestError
-from atoll.protocol.canonical import dag_cbor_cid, decode, encode
+from atoll.protocol.canonical import Ipld, dag_cbor_cid, decode, encode
 from atoll.protocol.hashing import sha256, terms_hash
 from atoll.protocol.manifest_fields import CidBytes, DigestBytes, Spec
 from atoll.protocol.method_spec import CodecSpec, InnerSpec, OuterSpec, RobustSpec
@@ -220,7 +219,7 @@ class Manifest(Spec):
 
     def to_bytes(self) -> bytes:
         """Canonical DAG-CBOR."""
-        plain: IPLDKind = self.model_dump()
+        plain: Ipld = self.model_dump()
         return encode(plain)
 
     @classmethod
