@@ -24,7 +24,7 @@ demo: setup ## a local chain, honest and cheating strangers, a trained model, a 
 test: setup ## units, properties, contracts, real chains, two networks (some: make test PARTS="contracts")
 	@$(BIN)/python .ci/tests.py --newcomer $(PARTS)
 
-test-all: setup .kubo .chromium .triton ## these, every network, Kubo, Chromium, Triton, attacks, fuzzers, mutants
+test-all: setup .kubo .chromium .triton .venv-brownie ## these, every network, Kubo, Chromium, Triton, attacks, fuzzers, mutants
 	@$(BIN)/python .ci/tests.py $(PARTS)
 
 # A Kubo node as a library (245 MB), for tests/integration/storage; it has wheels for these machines.
@@ -53,6 +53,10 @@ test-arm64: setup ## the published digests on an emulated aarch64 (a quarter of 
 
 test-riscv64: setup ## the kernels' acceptance calls on an emulated riscv64
 	@PIP=$(BIN)/pip tests/emulated/riscv64 .emulated
+
+# Brownie does, too: tests/integration/chain/test_brownie.py deploys with it.
+.venv-brownie: | setup
+	@contracts/tools/brownie_check --environment
 
 # Slither pins versions of what .venv has; it makes its own environment where it is missing.
 .venv-slither: | setup

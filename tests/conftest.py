@@ -72,6 +72,7 @@ BEYOND = (
     *NETWORKS,
     "adversary",
     "integration/storage/test_libkubo.py",
+    "integration/chain/test_brownie.py",
     "integration/dashboard",  # in a Chromium
     "integration/numerics/test_fused.py",  # with Triton
     "property/schedules/test_random_schedules.py",  # minutes of computing
