@@ -62,6 +62,17 @@ def _check_kernels(device: str) -> list[Finding]:
     return [ok("kernels", text)]
 
 
+def check_bls() -> list[Finding]:
+    """What signs and checks certificates in BLS12-381, tried against the reference."""
+    from atoll.protocol.bls_library import in_use  # noqa: PLC0415
+
+    used = in_use()
+    if used.reason is not None:
+        text = f"certificates in BLS12-381 by {used.library.name}, the slow one: {used.reason}"
+        return [warning("bls", text, "pip install --force-reinstall py-arkworks-bls12381")]
+    return [ok("bls", f"{used.library.name} gives what the reference gives")]
+
+
 def check_memory() -> list[Finding]:
     """What is free of the memory that this process may use."""
     total, free = memory()
