@@ -49,10 +49,10 @@ def write_corpus(path: Path) -> None:
 
 
 async def ended(network: Cluster, job: str) -> dict[str, Any]:
-    """The job's status with every held-out loss, and its history, once `atoll job watch` says that
+    """The job's status with every held-out loss, and its history, once `atoll watch` says that
     it has ended.
     """
-    watch = [sys.executable, "-m", "atoll.cli.main", "job", "watch", job, *unsigned(network)]
+    watch = [sys.executable, "-m", "atoll.cli.main", "watch", job, *unsigned(network)]
     process = await asyncio.create_subprocess_exec(*watch, stdout=asyncio.subprocess.DEVNULL)
     try:
         async with asyncio.timeout(PATIENCE):

@@ -31,7 +31,7 @@ MOST = 12
 """Commands to the first reward."""
 INSTALLS = "make setup"
 """What made the environment that runs this test."""
-WAIT = ("atoll job watch", "atoll job result")
+WAIT = ("atoll watch", "atoll job result")
 """What ends with the job, minutes after the first reward."""
 LOOK_SECONDS = 0.05
 """Between the looks of the stranger, who has to be there before a member starts."""

@@ -1,4 +1,4 @@
-"""`atoll job list`, `status`, `history`, `watch`, `logs`, `audit`: to read what becomes of jobs."""
+"""`atoll watch`, `atoll job list`, `status`, `history`, `logs`, `audit`: what becomes of jobs."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(add_completion=False, help="Read what becomes of jobs.")
+watch_app = typer.Typer(add_completion=False, help="Tell everything that happens in a job.")
 
 Evaluate = Annotated[
     bool,
@@ -122,7 +123,7 @@ def _history_text(document: dict[str, Any]) -> str:
     )
 
 
-@app.command()
+@watch_app.command()
 @on_network()
 def watch(
     job: Job,

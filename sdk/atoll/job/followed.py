@@ -257,6 +257,6 @@ def rounds_merged(view: JobView, round: int | None) -> int:
         wanted = "a round" if round is None else f"round {round}"
         raise ConfigError(
             f"job {view.job_id} has no model of {wanted} yet: {settled} rounds are settled",
-            next_step=f"atoll job watch {view.job_id}",
+            next_step=f"atoll watch {view.job_id}",
         )
     return settled if round is None else round + 1

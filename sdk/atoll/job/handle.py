@@ -327,7 +327,7 @@ def _no_result(snapshot: JobSnapshot) -> ConfigError:
         return ConfigError(f"job {job} has no result: no round was settled")
     return ConfigError(
         f"job {job} has no result yet: {done} are settled, {snapshot.final_rounds} are FINAL",
-        next_step=f"atoll job watch {job}, or for the model so far: atoll job checkpoint {job} DIR",
+        next_step=f"atoll watch {job}, or for the model so far: atoll job checkpoint {job} DIR",
     )
 
 

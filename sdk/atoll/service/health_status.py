@@ -202,7 +202,7 @@ def _idle(known: KnownOfService) -> HealthStatus | None:
         return HealthStatus("measures", text, "wait: it takes some minutes", is_fault=False)
     if known.gathering and len(known.gathering) == known.jobs - len(known.strange):
         job, what = min(known.gathering.items())
-        step = f"wait for others; `atoll job watch {job}` tells who comes"
+        step = f"wait for others; `atoll watch {job}` tells who comes"
         return HealthStatus("members", f"job {job} {what}", step, is_fault=False)
     return None
 

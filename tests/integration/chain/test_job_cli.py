@@ -21,6 +21,7 @@ from tests.integration.chain.conftest import KEYS
 from tests.integration.chain.local_anvil import Anvil, free_port
 from tests.integration.chain.one_round import OneRound, initial_model
 from tests.integration.chain.test_client import JOB, NUMERICS, PLENTY, answered_here
+from typer import Typer
 from typer.testing import CliRunner
 
 from atoll import Client, ClientConfig
@@ -29,6 +30,7 @@ from atoll.chain.deploy import deploy
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key
 from atoll.cli.job import app
+from atoll.cli.job_reading import watch_app
 from atoll.cli.window import report_app
 from atoll.dashboard.page import embedded
 from atoll.dashboard.server import network_now
@@ -107,8 +109,8 @@ def submitted(
     structlog.reset_defaults()
 
 
-def run(*arguments: object) -> str:
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+def run(*arguments: object, group: Typer = app) -> str:
+    done = CliRunner().invoke(group, [str(argument) for argument in arguments])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.stdout
@@ -133,7 +135,7 @@ def test_a_job_is_followed_paid_and_taken_home(submitted: Submitted) -> None:
     (only,) = told("history", 1)["rounds"]
     assert (found["status"], found["final_rounds"], only["phase"]) == ("done", 1, "final")
     assert (only["available"], only["drawn"], only["valid"], only["paid"]) == ([0], [0], [0], [0])
-    told_lines = [json.loads(line) for line in run("watch", 1, "--json").splitlines()]
+    told_lines = [json.loads(line) for line in run(1, "--json", group=watch_app).splitlines()]
     assert told_lines[0]["kind"] == "JobCreated"
     assert {"Settled", "Opened", "KeyShown", "Evaluated"} <= {item["kind"] for item in told_lines}
     times = [item["time"] for item in told_lines if item["kind"] != "Evaluated"]
