@@ -73,7 +73,9 @@ BEYOND = (
     "adversary",
     "integration/storage/test_libkubo.py",
     "integration/dashboard",  # in a Chromium
+    "integration/job/test_lm_eval.py",  # of .venv-notebook
     "integration/numerics/test_fused.py",  # with Triton
+    "integration/test_docs_site.py",  # of .venv-docs
     "property/schedules/test_random_schedules.py",  # minutes of computing
 )
 """What a newcomer need not run: what takes minutes, or more than set-up fetches."""

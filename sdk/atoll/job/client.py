@@ -78,7 +78,10 @@ class Client(Connection):
     """A connection that submits jobs, and knows those of its home.
 
     Args:
-        rpc, deployment, account, config: as for a `Connection`.
+        rpc: one or more http(s) endpoints, the preferred one first.
+        deployment: the network's contracts, or the file that has them.
+        account: who signs; None only watches.
+        config: home, address and limits; None is as usual.
         ask: whom to ask what a manifest says of this machine; None starts a process when it is.
 
     Raises:
