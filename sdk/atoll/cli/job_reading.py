@@ -10,6 +10,7 @@ import typer
 from atoll.cli.jobfile import Job
 from atoll.cli.network_commands import Network, on_network
 from atoll.cli.output import Json, emit, say, table
+from atoll.cli.progress import watching
 from atoll.cli.snapshot import (
     after_the_end,
     item_to_json_value,
@@ -139,6 +140,7 @@ def watch(
     """
 
     async def work() -> None:
+        from atoll.job.job_update import JobUpdate
         from atoll.job.tracking import tracking
 
         async with network.open() as client:
@@ -148,9 +150,12 @@ def watch(
             if waits:
                 say(waits)
             async with tracking(handle, log) as track:
-                async for item in handle.follow():
-                    emit(item_to_json_value(item), text_of(item), as_json=json)
-                    await track(item)
+                with watching(as_json=json) as show:
+                    async for item in handle.follow():
+                        emit(item_to_json_value(item), text_of(item), as_json=json)
+                        if isinstance(item, JobUpdate):
+                            show(item.snapshot)
+                        await track(item)
             for line in sign_lines(await handle.signs()):
                 say(line)
             say(after_the_end(await handle.status()))

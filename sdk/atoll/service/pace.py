@@ -23,6 +23,10 @@ TRACE_STEPS: Final = 20
 the preset `nano`, 18 times `demo`, on one core."""
 
 
+OPERATIONS_A_SECOND: Final = 5e10
+"""Of a machine that nobody timed: a few cores of a CPU."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """What was measured (`atoll.train.measure_pace`); seconds on this machine, bytes.
@@ -30,7 +34,8 @@ class Pace:
     Attributes:
         step_seconds: of a step of the whole batch.
         segment_seconds: what a segment costs besides its steps.
-        timed_parameters: of the model that was timed, where the job's is too large.
+        timed_parameters: of the model that was timed: a smaller one where the job's is too large, 0
+            where none was.
         kept: share of a first update's squared length that the job's first grid says; None where it
             was not asked: members do not.
     """
@@ -50,6 +55,8 @@ class Pace:
     @property
     def source(self) -> str:
         """How the seconds were found, in words."""
+        if not self.timed_parameters:
+            return f"not measured: {OPERATIONS_A_SECOND / 10**9:.0f} billion operations a second"
         if self.timed_parameters == self.parameters:
             return "measured here"
         return f"scaled by operations from {self.timed_parameters:,} parameters measured here"
