@@ -25,7 +25,7 @@ LINE_SECONDS: Final = 30.0
 DAY_SECONDS: Final = 24 * 3600.0
 _TENTHS: Final = 10
 _MB: Final = 1e6
-MEASURING: Final = "prepares the text, then times the model's steps on this machine"
+MEASURING: Final = "prepares the text, then sizes the job on this machine"
 """What is said before a draft is made, which may take a while without a word."""
 ShowJob: TypeAlias = "Callable[[JobSnapshot], None]"
 
