@@ -31,7 +31,8 @@ from atoll_devnet.report.observer import INITIAL
 def build_report(result: RunResult) -> dict[str, Any]:
     """The report as plain data, ready to be written as JSON."""
     metrics = {member.name: Metrics.of(member) for member in result.cluster.members}
-    document = job_document(result.ledger, figures_of(result), name_of(result.names))
+    name = name_of(result.names)
+    document = job_document(result.ledger, figures_of(result), name, result.beside)
     document["money"]["faults"] = result.ledger.faults_against(result.escrow)
     for row in document["rounds"]:
         row["eval_loss"] = _number(result.losses.get(row["round"]))

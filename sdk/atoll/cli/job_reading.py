@@ -100,11 +100,15 @@ def history(
     """
 
     async def work() -> dict[str, Any]:
-        from atoll.job.ledger.json_document import job_document, name_of
+        from atoll.dashboard.reader import Reader
+        from atoll.job.ledger.json_document import job_document
+        from atoll.protocol.types import JobId
 
         async with network.open() as client:
-            handle, name = client.attach(job), name_of({}) if json else str
-            return job_document(await handle.ledger(), await handle.figures(), name)
+            if json:
+                return await Reader(client).job(JobId(job))
+            handle = client.attach(job)
+            return job_document(await handle.ledger(), await handle.figures())
 
     document = asyncio.run(work())
     emit(document, _history_text(document), as_json=json)

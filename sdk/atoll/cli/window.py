@@ -36,12 +36,12 @@ def report(
     `atoll job history --json` prints what it draws.
     """
     from atoll.dashboard.page import write_page
-    from atoll.dashboard.server import job_now
+    from atoll.dashboard.reader import Reader
     from atoll.protocol.types import JobId
 
     async def work() -> dict[str, Any]:
         async with network.open() as client:
-            return await job_now(client, JobId(job))
+            return await Reader(client).job(JobId(job))
 
     document = asyncio.run(work())
     place = html or Path(f"job-{job}.html")

@@ -70,11 +70,11 @@ class RoundFigures:
         """As JSON has it; `bits` are the 8 bytes, and a loss that is NaN is null."""
         return {
             "merged": self.merged,
-            "held_out_loss": _number(self.bits),
+            "held_out_loss": number_of(self.bits),
             "bits": None if self.bits is None else self.bits.hex(),
             "change": None if self.change is None or math.isnan(self.change) else self.change,
-            "own": _number(self.own),
-            "certified": _number(self.certified),
+            "own": number_of(self.own),
+            "certified": number_of(self.certified),
             "certified_bits": None if self.certified is None else self.certified.hex(),
             "computed_here": self.own is not None,
             "disputed": self.is_disputed,
@@ -173,7 +173,7 @@ def _is_loss(data: bytes) -> bool:
     return True
 
 
-def _number(bits: bytes | None) -> float | None:
+def number_of(bits: bytes | None) -> float | None:
     """Nats a target; None where there is no number, or NaN."""
     value = None if bits is None else loss_of(bits)
     return None if value is None or math.isnan(value) else value

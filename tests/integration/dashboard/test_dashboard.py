@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from tests.integration.dashboard.browser import Tab, browsing
+from tests.integration.dashboard.test_page import FORMATS
 from tests.unit.dashboard.jobs import document_of, play
-from tests.unit.dashboard.scripted import ScriptedClient
+from tests.unit.dashboard.scripted import ScriptedClient, gas_of
 from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.dashboard.server import Window, serving
+from atoll.job.ledger.overview import Beside
 
 
 @pytest.fixture
@@ -44,12 +46,12 @@ async def test_a_page_follows_its_job(tab: Tab) -> None:
         # What its reader was at stays as it was.
         assert await tab.run("document.activeElement.dataset.seat") == "3"
         assert await tab.run("document.querySelector('[data-keep=loss]').open") is True
-        left = await tab.run("document.getElementById('countdown').textContent")
+        left = await tab.run("document.querySelector('.facts .until').textContent")
         assert left.startswith(" (in ")
     assert tab.complaints == []
 
 
-HELD = "document.querySelector('[data-keep=moves] .scroll')"
+HELD = "document.querySelector('#rounds .scroll')"
 HERE = "[document.activeElement.tagName, document.activeElement.textContent]"
 CELL = "document.querySelector('[data-as=short]')"
 
@@ -60,7 +62,7 @@ async def test_a_redrawn_page_leaves_its_reader_where_it_was(tab: Tab) -> None:
     client, job = ScriptedClient(script), script.net.job
     now = "JSON.parse(document.getElementById('document').textContent).job.now"
     async with serving(Window(client.as_client, f"/job/{job}"), 0) as url:
-        await tab.look_like(width=360)
+        await tab.look_like(width=660)
         await tab.open(url)
         await tab.run("document.querySelector('[data-keep=moves]').open = true")
         await tab.run(f"{HELD}.scrollLeft = 70")
@@ -78,7 +80,7 @@ async def test_what_its_reader_has_marked_stays_until_it_lets_go(tab: Tab) -> No
     script = Script.ready()
     script.honest_round()
     client, job = ScriptedClient(script), script.net.job
-    settled = "document.querySelector('.facts dd').textContent"
+    settled = "document.querySelector('.advance p span').textContent"
     async with serving(Window(client.as_client, f"/job/{job}"), 0) as url:
         await tab.open(url)
         before = await tab.run(settled)
@@ -137,6 +139,44 @@ async def test_a_network_leads_to_its_jobs(tab: Tab) -> None:
         assert link == f"{url}job/{script.net.job}"
         await tab.open(link)
         assert await tab.run("document.querySelector('h1').textContent") == f"Job {script.net.job}"
+    assert tab.complaints == []
+
+
+async def test_a_job_is_compared_with_another(tab: Tab) -> None:
+    """Of two jobs: the other's numbers stand beside this one's, each as its own document has it."""
+    script = Script.ready()
+    script.honest_round()
+    client = ScriptedClient(script)
+    async with serving(Window(client.as_client), 0) as url:
+        await tab.open(f"{url}job/{script.net.job}")
+        assert await tab.run("document.getElementById('other')") is None  # there is no other
+        told = document_of(script, beside=Beside(gas=gas_of(script)))
+        other = told | {"job": told["job"] | {"job": 99, "settled_rounds": 3}}
+        network = {"jobs": [{"job": told["job"]["job"]}, {"job": 99, "name": "reef"}]}
+        answers = json.dumps({"/document.json": network, "/job/99/document.json": other})
+        await tab.run(
+            f"window.fetch = ((real, known) => (path, more) => path in known ? Promise.resolve("
+            f"new Response(JSON.stringify(known[path]))) : real(path, more))"
+            f"(window.fetch, {answers})"
+        )
+        script.net.wait(1)
+        await tab.run("document.dispatchEvent(new Event('visibilitychange'))")
+        await tab.until("document.getElementById('other') !== null")
+        await tab.run(
+            "(() => { const s = document.getElementById('other'); s.value = '99';"
+            " s.dispatchEvent(new Event('change')); })()"
+        )
+        await tab.until("document.querySelector('[data-other-path]') !== null")
+        shown = await tab.run(
+            "[...document.querySelectorAll('[data-other-path]')].map((n) =>"
+            " [JSON.parse(n.dataset.otherPath), n.dataset.as, n.textContent])"
+        )
+        for path, kind, text in shown:
+            value = other
+            for name in path:
+                value = value[name]
+            assert text == FORMATS[kind](value), path
+        assert ["job", "settled_rounds"] in [path for path, _, _ in shown]
     assert tab.complaints == []
 
 
