@@ -40,6 +40,7 @@ function chart(name, place, { xs, lines, height, label, read, options = {} }) {
   const axis = { stroke: colour("soft"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 },
     font: "12px system-ui, sans-serif" };
   const known = lines.flatMap((line) => line.values).filter((value) => value !== null && value !== undefined);
+  const room = options.beside || (xs.length === 1 ? 0.5 : 0); // beside the first and the last
   const starts = lines.some((line) => line.kind === "bars") ? [0] : [];
   const tell = (index) => {
     kept.index = index;
@@ -48,8 +49,8 @@ function chart(name, place, { xs, lines, height, label, read, options = {} }) {
   const plot = new uPlot({
     width: Math.max(120, box.clientWidth), height,
     legend: { show: false },
-    cursor: { y: false, drag: { x: !options.beside, y: false }, ...(options.sync ? { sync: { key: options.sync } } : {}) },
-    scales: { x: { time: Boolean(options.days), ...(options.beside ? { range: (_, low, high) => [low - options.beside, high + options.beside] } : {}) }, y: { range: () => options.range || bounds([...known, ...starts]) } },
+    cursor: { y: false, drag: { x: !room, y: false }, ...(options.sync ? { sync: { key: options.sync } } : {}) },
+    scales: { x: { time: Boolean(options.days), ...(room ? { range: () => [xs[0] - room, xs[xs.length - 1] + room] } : {}) }, y: { range: () => options.range || bounds([...known, ...starts]) } },
     ...(options.days ? { tzDate: (time) => uPlot.tzDate(new Date(1000 * time), "Etc/UTC") } : {}),
     axes: [{ ...axis, ...(options.days ? {} : { values: numbersOf }), ...(options.whole ? { incrs: WHOLE } : {}), show: !options.small, space: 60 },
       { ...axis, values: numbersOf, size: options.small ? 34 : 52, space: options.small ? 24 : 40 }],
@@ -59,7 +60,7 @@ function chart(name, place, { xs, lines, height, label, read, options = {} }) {
       setCursor: [(u) => { if (u.cursor.idx !== null && u.cursor.idx !== undefined) tell(u.cursor.idx); }],
       setScale: [(u, key) => {
         if (key !== "x" || !u.scales.x.max) return;
-        if (options.beside) return;
+        if (room) return;
         const whole = u.scales.x.min <= xs[0] && u.scales.x.max >= xs[xs.length - 1];
         kept.zoom = whole ? null : [u.scales.x.min, u.scales.x.max];
         options.zoomed?.(!whole);
@@ -71,7 +72,7 @@ function chart(name, place, { xs, lines, height, label, read, options = {} }) {
   charts.set(name, kept);
   box.addEventListener("keydown", (event) => moveAlong(event, kept));
   if (kept.zoom) plot.setScale("x", { min: kept.zoom[0], max: kept.zoom[1] });
-  tell(Math.min(kept.index ?? Infinity, xs.length - 1));
+  tell(Math.min(kept.index ?? options.first ?? Infinity, xs.length - 1));
   return kept;
 }
 
@@ -161,7 +162,7 @@ function drawCurve() {
     return point ? el("span", { class: "reading" }, readLoss(whole, point.i)) : null;
   });
   chart("loss", place, { xs, lines, height: 260, label: "Held-out loss", read,
-    options: { whole: picked.axis !== "hours", shade: shadeUnsafe, zoomed: (is) => document.getElementById("loss")?.classList.toggle("zoomed", is) } });
+    options: { whole: picked.axis !== "hours", first: lines[0].values.findLastIndex((value) => value !== null), shade: shadeUnsafe, zoomed: (is) => document.getElementById("loss")?.classList.toggle("zoomed", is) } });
 }
 
 function readLoss(whole, i) {

@@ -257,17 +257,17 @@ function lossesTable() {
 // --- members ---
 
 function membersSection() {
-  const names = [["Who", ""], ["Role", ""], ["Index", N], ["Rounds", "short"], ["Bond", N], ["Paid", N],
-    ["Can claim", N], ["Lost", N], ["Gateway", ""]];
+  const names = [["Who", ""], ["Role", ""], ["Rounds", ""], ["Bond", N], ["Paid", N],
+    ["Can claim", N], ["Lost", N]];
   const rows = data.members.map((member, i) => {
     const path = ["members", i];
-    return [who(path), [show([...path, "role"], "text"), member.slashed ? ", slashed" : member.ready ? null : ", not ready"],
-      show([...path, "index"], "text"), ["from ", show([...path, "start"], "text"),
+    return [[who(path), member.gateway ? el("div", { class: "when mono" }, show([...path, "gateway"], "text")) : null],
+      [show([...path, "role"], "text"), " ", show([...path, "index"], "text"),
+        member.slashed ? ", slashed" : member.ready ? null : ", not ready"], ["from ", show([...path, "start"], "text"),
         member.to === null ? null : [", gone from ", show([...path, "to"], "text")]],
-      ...["bond_wei", "paid_wei", "claimable_wei", "slashed_wei"].map((name) => show([...path, name], "tokens")),
-      el("span", { class: "mono" }, show([...path, "gateway"], "text"))];
+      ...["bond_wei", "paid_wei", "claimable_wei", "slashed_wei"].map((name) => show([...path, name], "tokens"))];
   });
-  return section("members", "Members", "Everybody who has or had a seat or a slot; amounts in tokens.",
+  return section("members", "Members", "Everybody who has or had a seat or a slot, and where it serves; amounts in tokens.",
     rows.length ? table("Members", names, rows) : el("p", {}, "Nobody has joined yet."));
 }
 

@@ -14,8 +14,8 @@ function jobHead() {
     warnings(),
     advance(),
     el("dl", { class: "facts" }, jobFacts()),
-    navigation([["loss", "Loss"], ["seats", "Seats"], ["grid", "Seats and rounds"], ["replay", "Replay"], ["rounds", "Rounds"],
-      ["what", "What"], ["price", "Price"], ["money", "Money"], ["members", "Members"], ["games", "Games"], ["log", "What happened"]]),
+    navigation([["loss", "Loss"], ["seats", "Seats"], ["grid", "Seats and rounds"], ["replay", "Replay"], ["what", "What"],
+      ["price", "Price"], ["money", "Money"], ["members", "Members"], ["rounds", "Rounds"], ["games", "Games"], ["log", "What happened"]]),
   ];
 }
 
@@ -77,7 +77,7 @@ function jobFacts() {
     fact("Tokens a second", show(["speed", "recent_tokens_per_second"], "rate"),
       speed.recent_rounds ? small("over the newest ", show(["speed", "recent_rounds"]), " rounds") : null),
     fact("A million tokens cost", show(["price", "earned_million_wei"], "tokens"),
-      small(isKnown(["price", "earned_million_wei"]) ? "so far; " : "nothing so far; ", show(["price", "million_wei"], "tokens"), " at most")),
+      small(isKnown(["price", "earned_million_wei"]) ? "so far; " : "nothing so far; ", show(["price", "million_wei"], "tokens"), " as planned")),
     fact("Of that, training", show(["price", "training_share"], "share"),
       small("merges and audits ", show(["price", "verification_share"], "share"))),
     fact("Paid of the escrow", show(["money", "paid_wei"], "tokens"),
@@ -183,7 +183,7 @@ function priceSection() {
       SHARES.map(([kind, wei, share, name]) => el("div", {}, el("dt", { class: "key" },
         svg("svg", { class: "swatch", "aria-hidden": "true" }, svg("rect", { width: 16, height: 16, class: `part-${kind}` })), name),
       el("dd", {}, show([...path, share], "share"), small(show([...path, wei], "tokens"))))),
-      fact("A million tokens", show([...path, "earned_million_wei"], "tokens"), small("at most ", show([...path, "million_wei"], "tokens"))),
+      fact("A million tokens", show([...path, "earned_million_wei"], "tokens"), small("as planned ", show([...path, "million_wei"], "tokens"))),
       fact("The whole job", show([...path, "earned_wei"], "tokens"), small("at most ", show([...path, "budget_wei"], "tokens"))),
       fact("Planned for training", show([...path, "planned_training_share"], "share"), small("merges and audits ", show([...path, "planned_verification_share"], "share"))),
       gas ? fact("Gas, in the chain’s coin", show([...path, "gas", "wei"], "tokens"), small(show([...path, "gas", "gas"]), " gas in ",

@@ -118,11 +118,16 @@ def _part(name: str) -> str:
 
 
 def write_page(document: Mapping[str, Any], path: Path) -> None:
-    """Writes the page at once or not at all. Raises StorageError."""
+    """Writes a page to keep at once or not at all. Raises StorageError."""
+    write_file(page(document), path)
+
+
+def write_file(text: str, path: Path) -> None:
+    """Writes it at once or not at all, and its folder where it is missing. Raises StorageError."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(page(document), encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error}") from error

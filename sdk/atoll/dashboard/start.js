@@ -1,10 +1,11 @@
 // --- drawing ---
 
 const HEADS = { job: jobHead, member: memberHead, network: networkHead };
-// On a wide screen a job's page has two columns; on a narrow one the second follows the first.
+// On a wide screen a job's page has two columns and what is as wide as both below them; on a narrow
+// one they follow each other.
 const COLUMNS = {
-  job: [[lossSection, seatsSection, gridSection, replaySection, roundsSection],
-    [whatSection, priceSection, moneySection, membersSection, gamesSection, measuredSection, logSection]],
+  job: [[lossSection, seatsSection, gridSection, replaySection, measuredSection],
+    [whatSection, priceSection, moneySection, membersSection], [roundsSection, gamesSection, logSection]],
   member: [[memberSums, memberJobs, logSection]],
   network: [[daysSection, networkJobs, networkMembers]],
 };
@@ -78,7 +79,7 @@ async function look() {
     silent();
   }
   clearTimeout(late);
-  setTimeout(look, 2000);
+  setTimeout(look, isServed ? 2000 : 5000); // what is exported changes seldom
 }
 
 draw();

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from tests.integration.dashboard.browser import Tab, browsing
 from tests.integration.dashboard.test_page import FORMATS
 from tests.unit.dashboard.jobs import document_of, play
 from tests.unit.dashboard.scripted import ScriptedClient, gas_of
 from tests.unit.protocol.script import PROVIDERS, Script
 
+from atoll.dashboard.export import export
+from atoll.dashboard.reader import Reader
 from atoll.dashboard.server import Window, serving
 from atoll.job.ledger.overview import Beside
 
@@ -194,4 +198,49 @@ async def test_names_lead_to_their_members_pages(tab: Tab) -> None:
         assert pending
         home = await tab.run("document.querySelector('.title a').href")
         assert home == f"{url}network"
+    assert tab.complaints == []
+
+
+@asynccontextmanager
+async def as_files(folder: Path) -> AsyncIterator[str]:
+    """Any web server, at an address below another's."""
+    app = web.Application()
+    app.add_routes([web.static("/public/", folder)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/public"
+    finally:
+        await runner.cleanup()
+
+
+async def test_exported_pages_lead_to_each_other_and_follow_what_is_written_again(
+    tab: Tab, tmp_path: Path
+) -> None:
+    script = Script.ready()
+    script.honest_round()
+    reader = Reader(ScriptedClient(script).as_client)
+    await export(reader, tmp_path / "public", follows=True)
+    async with as_files(tmp_path / "public") as url:
+        await tab.open(f"{url}/index.html")
+        await tab.open(await tab.run("document.querySelector('#jobs a').href"))
+        assert await tab.run("document.querySelector('.advance p span').textContent") == "1"
+        assert await tab.run("document.querySelector('.title a').href") == f"{url}/index.html"
+        script.honest_round()
+        await export(reader, tmp_path / "public", follows=True)
+        await tab.until("document.querySelector('.advance p span').textContent === '2'")
+        await tab.open(await tab.run("document.querySelector('#members a').href"))
+        assert await tab.run("document.querySelector('.mono').textContent") == PROVIDERS[0]
+    assert tab.complaints == []
+
+
+async def test_exported_pages_are_read_from_a_disk(tab: Tab, tmp_path: Path) -> None:
+    script = Script.ready()
+    script.honest_round()
+    pages = await export(Reader(ScriptedClient(script).as_client), tmp_path / "public")
+    await tab.open(pages[0].as_uri())
+    await tab.open(await tab.run("document.querySelector('#jobs a').href"))
+    assert await tab.run("document.querySelector('h1').textContent") == f"Job {script.net.job}"
+    assert await tab.run("document.getElementById('liveness')") is None
     assert tab.complaints == []

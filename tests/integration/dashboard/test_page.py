@@ -100,7 +100,7 @@ async def test_the_pictures_are_of_a_page_with_this_menu(
     tab: Tab, job: dict[str, Any], tmp_path: Path
 ) -> None:
     await show(tab, job, tmp_path)
-    told = "make them anew: `python -m tests.integration.dashboard.pictures RUN/report.html`"
+    told = "make them anew: `python -m tests.integration.dashboard.pictures after RUN/report.html`"
     assert json.loads(MENU_FILE.read_text()) == await tab.run(MENU), told
 
 
@@ -222,6 +222,29 @@ async def test_every_number_of_a_jobs_page_is_the_documents(
     assert await tab.run(LOOSE) == []
     wanted = {path for path, value in leaves(job).items() if has_to_be_shown(path, value)}
     assert wanted - shown == set()
+
+
+async def test_a_networks_days_are_read_by_keys(
+    tab: Tab, network: dict[str, Any], tmp_path: Path
+) -> None:
+    whole = 10**18
+    days = [
+        {"day": 86_400 * (20_000 + i), "tokens": 1000 * i, "rounds": i,
+         "paid_wei": str(i * whole), "slashed_wei": str(7 * i * whole)} for i in range(1, 5)
+    ]  # fmt: skip
+    changed = network | {"days": days}
+    await show(tab, changed, tmp_path)
+    for measure, last in (("tokens", "4,000"), ("paid_wei", "4"), ("slashed_wei", "28")):
+        await tab.run(f"document.getElementById('days-{measure}').click()")
+        await tab.run("document.querySelector('#day-chart .chart').focus()")
+        for key, day in (("Home", days[0]), ("End", days[-1])):
+            await tab.press(key)
+            await shown_in(tab, changed)
+            said = await tab.run("document.querySelector('#day-chart .readout').textContent")
+            assert said.startswith(f"{FORMATS['day'](day['day'])}: ")
+        assert said.startswith(f"{FORMATS['day'](day['day'])}: {last} ")
+    assert await tab.run(LOOSE) == []
+    assert tab.complaints == []
 
 
 async def test_every_number_of_a_networks_page_is_the_documents(
@@ -381,6 +404,93 @@ async def test_losses_that_differ_in_their_last_bit_are_drawn(
     assert await tab.run(CANVAS) > 500
     assert await tab.run(READOUT) != ""
     assert tab.complaints == []
+
+
+# --- where to look on ---
+
+
+async def test_everything_has_a_way_to_the_explorer_and_into_the_clipboard(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    await show(tab, job, tmp_path)
+    links = await tab.run("[...document.querySelectorAll('a.out')].map((a) => a.href)")
+    accounts = {member["account"] for member in job["members"]}
+    assert {f"{EXPLORER}/address/{account}" for account in accounts} <= set(links)
+    assert f"{EXPLORER}/address/{job['job']['submitter']}" in links
+    assert {f"{EXPLORER}/tx/{move['tx']}" for move in job["money"]["moves"]} <= set(links)
+    copied = await tab.run(
+        "(async () => { const texts = []; Object.defineProperty(navigator, 'clipboard', { value:"
+        " { writeText: async (text) => { texts.push(text); } } });"
+        " for (const b of document.querySelectorAll('button.copy')) b.click();"
+        " await new Promise((done) => setTimeout(done, 0)); return texts; })()"
+    )
+    assert set(job["commands"].values()) - set(copied) <= {job["commands"]["model"]}
+    assert accounts | {move["tx"] for move in job["money"]["moves"]} <= set(copied)
+    assert {job["what"]["train_cid"], job["job"]["spec_cid"]} <= set(copied)
+    await tab.until("document.querySelector('button.copied') === null")
+    assert tab.complaints == []
+
+
+async def test_a_network_without_an_explorer_has_no_links_to_one(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    await show(tab, job | {"explorer": ""}, tmp_path)
+    assert await tab.run("document.querySelectorAll('a.out').length") == 0
+
+
+async def test_a_stranger_reads_what_matters_first(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    """What, by whom, how well, until when, for how much, what share trained: on a telephone, too,
+    above the menu."""
+    await tab.look_like(width=390)
+    await show(tab, job, tmp_path)
+    head = await tab.run("document.getElementById('head').innerText")
+    what, speed, price = job["what"], job["speed"], job["price"]
+    for said in (
+        what["name"], f"{what['parameters']:,} parameters", f"{what['train_tokens']:,} tokens",
+        "provider 0, provider 1", FORMATS["loss"](job["curve"][2]["certified"]),
+        f"Trained {FORMATS['minute'](speed['trained_by'])}",
+        FORMATS["tokens"](price["earned_million_wei"]), FORMATS["share"](price["training_share"]),
+        FORMATS["count"](price["gas"]["gas"]),
+    ):  # fmt: skip
+        assert said in head, said
+
+
+async def test_on_a_telephone_the_money_table_shows_money(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    await tab.look_like(width=390)
+    await show(tab, job, tmp_path)
+    boxes = await tab.run(
+        "[...document.querySelectorAll('#money .list')[0].querySelectorAll('td')]"
+        ".map((n) => { const b = n.getBoundingClientRect(); return [b.left, b.right]; })"
+    )
+    assert len(boxes) == 6 * (len(job["money"]["accounts"]) + 1)
+    assert all(0 <= left < right <= 390 for left, right in boxes)
+    labels = await tab.run(
+        "[...document.querySelectorAll('#money tbody tr')[0].children].slice(1)"
+        ".map((n) => getComputedStyle(n, '::before').content)"
+    )
+    names = ["Training", "Signatures", "Audits", "Credits", "In all"]
+    assert labels == [f'"{name}"' for name in names]
+    roles = await tab.run(
+        "[...document.querySelectorAll('#money .list')[0].querySelectorAll('tr')]"
+        ".map((n) => n.getAttribute('role'))"
+    )
+    assert set(roles) == {"row"}
+
+
+@pytest.mark.parametrize(("width", "columns"), [(1100, 1), (1400, 2)])
+async def test_a_wide_page_has_two_columns(
+    tab: Tab, job: dict[str, Any], width: int, columns: int, tmp_path: Path
+) -> None:
+    await tab.look_like(width=width)
+    await show(tab, job, tmp_path)
+    lefts = await tab.run(
+        "[...document.querySelectorAll('#loss, #what')].map((n) => n.getBoundingClientRect().left)"
+    )
+    assert len(set(lefts)) == columns
 
 
 # --- looks ---
