@@ -97,7 +97,7 @@ class Deployment:
             chain_id,
             block,
             {name: Address(to_checksum_address(value)) for name, value in addresses.items()},
-            _checked_explorer(explorer),
+            checked_explorer(explorer),
             _checked_names(names),
         )
 
@@ -130,7 +130,7 @@ class Deployment:
             ) from error
 
 
-def _checked_explorer(url: object) -> str:
+def checked_explorer(url: object) -> str:
     """A web address without its last slash. Raises ConfigError: pages make links of it."""
     if url == "" or (isinstance(url, str) and _EXPLORER.fullmatch(url)):
         return url.rstrip("/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -57,6 +57,9 @@ def deploy(
     unbonding_days: Annotated[int, typer.Option(min=1, max=365)] = 7,
     change_days: Annotated[int, typer.Option(min=1, max=30)] = 2,
     settings: Settings = None,
+    explorer: Annotated[
+        str, typer.Option(metavar="URL", help="Where people look at the chain: pages link there.")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before paying gas.")] = False,
     rpc: Rpc = DEFAULT_RPC,
     keystore: Keystore = None,
@@ -69,10 +72,12 @@ def deploy(
     """
     from atoll.chain.deploy import DEFAULT_PARAMS, DeployConfig
     from atoll.chain.deploy import deploy as put_on_chain
+    from atoll.chain.deployment import checked_explorer
     from atoll.chain.keys import load_key
     from atoll.job.groups import wei_of
 
     _require_new(out)
+    explorer = checked_explorer(explorer)
     if keystore is None:
         raise ConfigError("which key deploys?", next_step="pass --keystore FILE")
     config = DeployConfig(
@@ -86,6 +91,7 @@ def deploy(
     account = load_key(keystore.expanduser(), password_from(password_file))
     _agree(config, account.address, yes=yes, json=json)
     made = asyncio.run(put_on_chain(rpc.split(","), account, config))
+    made = replace(made, explorer=explorer)
     _save(made, out, json=json)
     say(f"{out} has the deployment: whoever joins the network needs it")
     if "BlsPolicy" not in made.addresses:

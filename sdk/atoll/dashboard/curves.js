@@ -11,6 +11,9 @@ const WHOLE = [1, 2, 5].flatMap((n) => Array.from({ length: 12 }, (_, k) => n * 
 const numbersOf = (_, values, __, ___, step) => values.map((value) => value >= 1e6 && step >= 1e5
   ? `${value / 1e6}M` : value >= 1e4 && step >= 1e3 ? `${value / 1e3}k` : value.toFixed(placesFor(step)));
 
+const DAY = 86400;
+const daysOf = (_, values) => values.map((value) => FORMATS.day(DAY * value));
+
 function bounds(values) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   // So much wider than a number's last bit that the axis's steps move it.
@@ -50,9 +53,9 @@ function chart(name, place, { xs, lines, height, label, read, options = {} }) {
     width: Math.max(120, box.clientWidth), height,
     legend: { show: false },
     cursor: { y: false, drag: { x: !room, y: false }, ...(options.sync ? { sync: { key: options.sync } } : {}) },
-    scales: { x: { time: Boolean(options.days), ...(room ? { range: () => [xs[0] - room, xs[xs.length - 1] + room] } : {}) }, y: { range: () => options.range || bounds([...known, ...starts]) } },
-    ...(options.days ? { tzDate: (time) => uPlot.tzDate(new Date(1000 * time), "Etc/UTC") } : {}),
-    axes: [{ ...axis, ...(options.days ? {} : { values: numbersOf }), ...(options.whole ? { incrs: WHOLE } : {}), show: !options.small, space: 60 },
+    scales: { x: { time: false, ...(room ? { range: () => [xs[0] - room, xs[xs.length - 1] + room] } : {}) }, y: { range: () => options.range || bounds([...known, ...starts]) } },
+    axes: [{ ...axis, values: options.days ? daysOf : numbersOf, ...(options.whole ? { incrs: WHOLE } : {}), show: !options.small,
+      space: options.days ? 90 : 60 },
       { ...axis, values: numbersOf, size: options.small ? 34 : 52, space: options.small ? 24 : 40 }],
     series: [{}, ...lines.map(seriesOf)],
     hooks: {
@@ -298,7 +301,7 @@ function drawDays() {
   const read = (i) => [show(["days", i, "day"], "day"), ": ", show(["days", i, measure], measure === "tokens" ? "count" : "tokens"),
     measure === "tokens" ? " tokens trained in " : measure === "paid_wei" ? " tokens paid; rounds settled: " : " tokens slashed; rounds settled: ",
     show(["days", i, "rounds"]), measure === "tokens" ? " rounds" : null];
-  chart("days", place, { xs: data.days.map((day) => day.day), lines: [{ kind: "bars", values: data.days.map(value) }], height: 200,
-    label: "By day", read, options: { days: true, beside: 43200 } });
+  chart("days", place, { xs: data.days.map((day) => day.day / DAY), lines: [{ kind: "bars", values: data.days.map(value) }], height: 200,
+    label: "By day", read, options: { days: true, whole: true, beside: 0.6 } });
 }
 

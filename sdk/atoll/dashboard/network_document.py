@@ -38,6 +38,11 @@ def network_document(
     items = list(items)
     stakes, bonds, name = Stakes.of(items), bonds_of(views), name_of(names or {})
     days = days_of(views, items)
+
+    def order(account: Address) -> tuple[bool, str]:
+        """Those with names first."""
+        return account not in (names or {}), (names or {}).get(account, account)
+
     return {
         "kind": "network",
         "now": now,
@@ -48,7 +53,7 @@ def network_document(
         "members": [
             stakes.of_account(account, bonds)
             | {"name": name(account), "jobs": sorted(bonds.get(account, {}))}
-            for account in sorted({*stakes.roles, *stakes.won, *bonds})
+            for account in sorted({*stakes.roles, *stakes.won, *bonds}, key=order)
         ],
     }
 

@@ -84,13 +84,14 @@ const section = (id, title, note, ...children) =>
     el("h2", { id: `${id}-title` }, title), note ? el("p", { class: "note" }, note) : null, children);
 const fact = (name, ...value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
 const small = (...value) => el("small", {}, value);
+const textOf = (item) => Array.isArray(item) ? item.map(textOf).join("") : item?.textContent ?? item;
 // On a narrow screen a row is a card, whose cells have their column's name; the roles outlive that.
 const table = (caption, names, rows) =>
   el("div", { class: "scroll" }, el("table", { class: "list", role: "table", "aria-label": caption },
     el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, names.map(([name, kind]) =>
       el("th", { scope: "col", role: "columnheader", class: kind }, name)))),
     el("tbody", { role: "rowgroup" }, rows.map((cells) => el("tr", { role: "row" }, cells.map((cell, i) =>
-      el("td", { class: names[i][1], role: "cell", "data-label": names[i][0] }, cell)))))));
+      el("td", { class: names[i][1], role: "cell", "data-label": textOf(names[i][0]) }, cell)))))));
 const N = "number";
 const MOST = 500; // of a long list the newest are drawn, so that a browser bears ten thousand rounds
 const newest = (list, make) => {

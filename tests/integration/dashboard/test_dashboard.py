@@ -181,6 +181,9 @@ async def test_a_job_is_compared_with_another(tab: Tab) -> None:
                 value = value[name]
             assert text == FORMATS[kind](value), path
         assert ["job", "settled_rounds"] in [path for path, _, _ in shown]
+        labels = "[...document.querySelectorAll('#loss tr')][1].children"
+        texts = await tab.run(f"[...{labels}].map((cell) => cell.dataset.label)")
+        assert texts == ["", f"Job {script.net.job}", "Job 99"]
     assert tab.complaints == []
 
 
