@@ -77,6 +77,8 @@ def dashboard(
     """
     if every is not None and export is None:
         raise ConfigError("--every is for --export", next_step="add --export DIR")
+    if prompt is not None:
+        _need_train()
 
     async def work() -> None:
         async with network.open() as client:
@@ -88,6 +90,15 @@ def dashboard(
             await _serve(client, job, prompt, port, as_json=json)
 
     asyncio.run(work())
+
+
+def _need_train() -> None:
+    """Raises ConfigError where no model can be asked here."""
+    from atoll.job.asking import missing_extra
+    from atoll.job.own_evaluation import can_evaluate
+
+    if not can_evaluate():
+        raise missing_extra("--prompt")
 
 
 async def _serve(

@@ -46,7 +46,6 @@ function chart(name, place, { xs, lines, height, label, read, options = {} }) {
   const room = options.beside || (xs.length === 1 ? 0.5 : 0); // beside the first and the last
   const starts = lines.some((line) => line.kind === "bars") ? [0] : [];
   const tell = (index) => {
-    kept.index = index;
     readout.replaceChildren(...[read(index)].flat(Infinity).filter((child) => child !== null && child !== undefined));
   };
   const plot = new uPlot({
@@ -60,7 +59,11 @@ function chart(name, place, { xs, lines, height, label, read, options = {} }) {
     series: [{}, ...lines.map(seriesOf)],
     hooks: {
       drawClear: [(u) => options.shade?.(u)],
-      setCursor: [(u) => { if (u.cursor.idx !== null && u.cursor.idx !== undefined) tell(u.cursor.idx); }],
+      setCursor: [(u) => {
+        if (u.cursor.idx === null || u.cursor.idx === undefined) return;
+        kept.index = u.cursor.idx; // where its reader was: a new drawing is read there, too
+        tell(kept.index);
+      }],
       setScale: [(u, key) => {
         if (key !== "x" || !u.scales.x.max) return;
         if (room) return;
@@ -77,6 +80,12 @@ function chart(name, place, { xs, lines, height, label, read, options = {} }) {
   if (kept.zoom) plot.setScale("x", { min: kept.zoom[0], max: kept.zoom[1] });
   tell(Math.min(kept.index ?? options.first ?? Infinity, xs.length - 1));
   return kept;
+}
+
+// What another axis or another line makes meaningless: where its reader was.
+function forget(name) {
+  charts.get(name)?.plot.destroy();
+  charts.delete(name);
 }
 
 function moveAlong(event, { plot, xs, index }) {
@@ -124,7 +133,7 @@ function lossSection() {
     show(["curve", i, "own"], "loss"), show(["progress", i, "tokens"]), item.disputed ? "mismatch" : ""]);
   return section("loss", "Held-out loss",
     "Nats a token on text that is not trained on. A committee certifies a model’s with the next round.",
-    el("div", { class: "tools" }, picker("axis", "By", AXES, () => { charts.delete("loss"); drawCurve(); }), comparison(),
+    el("div", { class: "tools" }, picker("axis", "By", AXES, () => { forget("loss"); drawCurve(); }), comparison(),
       el("span", { class: "zoom" }, button("+", "Closer", () => zoomTo("loss", false)), button("whole", "The whole curve", () => zoomTo("loss", true)))),
     el("div", { id: "curve" }),
     el("p", { class: "legend" }, el("span", { class: "key" }, mark("certified"), "certified"),
@@ -213,7 +222,7 @@ async function compare() {
     if (picked.other !== wanted) return;
     if (answer?.ok) other = await answer.json();
   }
-  charts.delete("loss");
+  forget("loss");
   draw();
 }
 

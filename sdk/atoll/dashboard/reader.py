@@ -32,7 +32,7 @@ from atoll.protocol.views import JobView
 MANIFEST_SECONDS: Final = 3.0
 """For members to send a manifest, before a page is made without."""
 AGAIN_SECONDS: Final = 20.0
-"""Until a manifest that nobody sent is asked for again."""
+"""Until a manifest or a model that nobody sent is asked for again."""
 RECEIPTS: Final = 200
 """Read for one look, so that a long job's page does not wait for all of them."""
 
@@ -43,14 +43,17 @@ class Reader:
 
     Attributes:
         prompt: what the newest models are asked to go on with; None asks them nothing.
+        waits: for what they write; else it is in a later document.
     """
 
     client: Client
     prompt: str | None = None
+    waits: bool = True
     _manifests: dict[JobId, Manifest] = field(default_factory=dict)
     _not_before: dict[JobId, float] = field(default_factory=dict)
     _fees: Fees = field(default_factory=Fees)
     _samples: dict[JobId, Sample] = field(default_factory=dict)
+    _asking: dict[JobId, asyncio.Task[None]] = field(default_factory=dict)
 
     async def job(self, job: JobId) -> dict[str, Any]:
         """The document of a job. Raises ChainError."""
@@ -112,12 +115,22 @@ class Reader:
         return with_sources(NO_LABELS, JobSpec.of(parse_toml(submission.spec), "its file")).sources
 
     async def _sample(self, job: JobId, view: JobView) -> Sample | None:
-        """Of the newest certified model; the last one stays where a newer cannot be had."""
+        """Of the newest certified model; the last one stays where a newer is not there yet."""
         merged, known = len(view.settled), self._samples.get(job)
         if self.prompt is not None and merged and (known is None or known.merged != merged):
-            try:
-                text = await self.client.attach(job).sample(self.prompt)
-                self._samples[job] = Sample(self.prompt, text, merged)
-            except AtollError:
-                return known
+            if job not in self._asking:
+                self._asking[job] = asyncio.create_task(self._ask(job, merged, self.prompt))
+            if self.waits:
+                await self._asking[job]
         return self._samples.get(job)
+
+    async def _ask(self, job: JobId, merged: int, prompt: str) -> None:
+        """Takes as long as it takes to fetch the model. What fails is tried again after a while."""
+        try:
+            text = await self.client.attach(job).sample(prompt, round=merged - 1)
+            self._samples[job] = Sample(prompt, text, merged)
+        except AtollError:  # nobody serves it now
+            if not self.waits:
+                await asyncio.sleep(AGAIN_SECONDS)
+        finally:
+            del self._asking[job]

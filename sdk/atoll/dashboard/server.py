@@ -55,7 +55,7 @@ class Window:
     _made: dict[str, tuple[object, dict[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._reader = Reader(self.client, self.prompt)
+        self._reader = Reader(self.client, self.prompt, waits=False)
 
     async def job(self, job: JobId) -> dict[str, Any]:
         """The document of a job, as of the newest block. Raises ChainError."""

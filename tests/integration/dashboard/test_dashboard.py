@@ -146,6 +146,27 @@ async def test_a_network_leads_to_its_jobs(tab: Tab) -> None:
     assert tab.complaints == []
 
 
+async def test_a_curve_that_is_redrawn_is_read_where_its_reader_was(tab: Tab) -> None:
+    script = Script.ready()
+    script.honest_round()
+    script.honest_round()
+    client, job = ScriptedClient(script), script.net.job
+    now = "JSON.parse(document.getElementById('document').textContent).job.now"
+    readout = "document.querySelector('#seat-0 .readout').textContent"
+    async with serving(Window(client.as_client, f"/job/{job}"), 0) as url:
+        await tab.open(url)
+        assert (await tab.run(readout)).startswith("round 1: ")  # the newest
+        await tab.run("document.querySelector('#seat-0 .chart').focus()")
+        await tab.press("Home")
+        assert (await tab.run(readout)).startswith("round 0: ")
+        last = await tab.run(now)
+        script.net.wait(1)
+        await tab.until(f"{now} > {last}")
+        assert (await tab.run(readout)).startswith("round 0: ")
+        assert await tab.run("document.activeElement.closest('[id]').id") == "seat-0"
+    assert tab.complaints == []
+
+
 async def test_a_job_is_compared_with_another(tab: Tab) -> None:
     """Of two jobs: the other's numbers stand beside this one's, each as its own document has it."""
     script = Script.ready()

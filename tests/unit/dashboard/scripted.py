@@ -126,7 +126,10 @@ class _Handle:
             raise NotFound("no gateway has it")
         return self.client.manifest
 
-    async def sample(self, prompt: str) -> str:
+    async def sample(self, prompt: str, *, round: int) -> str:
+        assert round == len(self.client.script.net.view.settled) - 1
+        if self.client.manifest is None:
+            raise NotFound("no gateway has the model")
         self.client.prompts.append(prompt)
         return f"and {len(self.client.prompts)}"
 

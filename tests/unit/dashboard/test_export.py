@@ -86,3 +86,11 @@ def test_every_without_a_folder_is_refused(
     client: ScriptedClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "--every is for --export" in str(run(client, monkeypatch, "--every", "5").exception)
+
+
+def test_a_prompt_without_torch_says_what_is_missing(
+    client: ScriptedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("atoll.job.own_evaluation.can_evaluate", lambda: False)
+    told = str(run(client, monkeypatch, "--prompt", "Once").exception)
+    assert "--prompt needs torch" in told

@@ -5,6 +5,7 @@ Each is held against the SDK's own: the quote's, the history's, the ledger's, th
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any, cast
@@ -209,13 +210,26 @@ async def test_names_explorer_and_manifest_come_with_the_document(ended: Script)
 
 
 async def test_the_newest_model_is_asked_once(ended: Script) -> None:
-    client = ScriptedClient(ended)
+    client = ScriptedClient(ended, manifest=make_manifest())
     reader = Reader(client.as_client, prompt="Once")
     for _ in range(2):
         sample = (await reader.job(ended.net.job))["sample"]
         assert sample == {"prompt": "Once", "text": "and 1", "merged": 2}
     assert client.prompts == ["Once"]
     assert (await Reader(client.as_client).job(ended.net.job))["sample"] is None
+
+
+async def test_a_model_that_nobody_serves_writes_nothing(ended: Script) -> None:
+    reader = Reader(ScriptedClient(ended).as_client, prompt="Once")
+    assert (await reader.job(ended.net.job))["sample"] is None
+
+
+async def test_a_served_page_does_not_wait_for_what_a_model_writes(ended: Script) -> None:
+    client = ScriptedClient(ended, manifest=make_manifest())
+    reader = Reader(client.as_client, prompt="Once", waits=False)
+    assert (await reader.job(ended.net.job))["sample"] is None
+    await asyncio.gather(*reader._asking.values())
+    assert (await reader.job(ended.net.job))["sample"]["text"] == "and 1"
 
 
 # --- a network's days ---
