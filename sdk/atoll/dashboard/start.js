@@ -30,6 +30,8 @@ function draw() {
   });
   scrollers().forEach((node) => [node.scrollLeft, node.scrollTop] = moved.get(scrollerOf(node)) || [0, 0]);
   drawCharts();
+  const grid = document.querySelector("#grid .scroll");
+  if (grid && !moved.size) grid.scrollLeft = grid.scrollWidth; // the newest rounds, at first
   if (data.kind === "job") {
     drawChoice();
     drawMoment();
