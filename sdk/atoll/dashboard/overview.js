@@ -75,7 +75,7 @@ function jobFacts() {
     fact("Phase", show(["job", "phase"], "text"), small(phaseEnd())),
     fact("Tokens trained", show(["speed", "tokens"]), small("of ", show(["speed", "planned_tokens"]), " planned")),
     fact("Tokens a second", show(["speed", "recent_tokens_per_second"], "rate"),
-      speed.recent_rounds ? small("over the newest ", show(["speed", "recent_rounds"]), " rounds") : null),
+      speed.recent_rounds ? small("over the newest ", show(["speed", "recent_rounds"]), speed.recent_rounds === 1 ? " round" : " rounds") : null),
     fact("A million tokens cost", show(["price", "earned_million_wei"], "tokens"),
       small(isKnown(["price", "earned_million_wei"]) ? "so far; " : "nothing so far; ", show(["price", "million_wei"], "tokens"), " as planned")),
     fact("Share that trained", show(["price", "training_share"], "share"),
