@@ -104,6 +104,8 @@ JOBS: Mapping[str, Changes] = {
     },
 }
 """By what is special about them."""
+SOURCES = tuple(name for name, changes in JOBS.items() if "data" in changes)
+"""Of those, the jobs whose micro-batches come otherwise than from text as it is."""
 
 
 def codec_fields(name: str) -> Changes:
