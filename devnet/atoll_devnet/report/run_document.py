@@ -54,7 +54,7 @@ def build_report(result: RunResult) -> dict[str, Any]:
 def figures_of(result: RunResult) -> list[RoundFigures]:
     """The models' losses, with those that the observer computed where no committee signed any."""
     return [
-        replace(item, own=loss_bytes(result.losses[item.merged - 1]))
+        replace(item, computed=loss_bytes(result.losses[item.merged - 1]))
         if item.certified is None and item.merged - 1 in result.losses
         else item
         for item in known(None, result.view)

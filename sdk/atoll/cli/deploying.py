@@ -110,8 +110,8 @@ def show(rpc: Rpc = DEFAULT_RPC, deployment: DeploymentFile = None, json: Json =
             "configuration": plain(now),
         }, proposal_lines(now)
 
-    found, proposed = _asked(rpc, deployment, read)
-    emit(found, "\n".join([*_lines(found), *proposed]), as_json=json)
+    contracts, proposed = _asked(rpc, deployment, read)
+    emit(contracts, "\n".join([*_lines(contracts), *proposed]), as_json=json)
 
 
 @app.command()
@@ -132,7 +132,7 @@ def fund(
     from atoll.job.groups import wei_of
 
     sent = asyncio.run(fund_all(network, members, wei_of(tokens), wei_of(coin)))
-    text = "\n".join(f"{one['address']}  {one['text']}" for one in sent)
+    text = "\n".join(f"{each['address']}  {each['text']}" for each in sent)
     emit(sent, text, as_json=json)
 
 
@@ -223,11 +223,11 @@ def _agree(config: DeployConfig, payer: str, *, yes: bool, json: bool) -> None:
     agree("deploy a network", yes=yes, as_json=json)
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    lines = [f"chain {found['chain_id']}, at block {found['block']}"]
-    for name, address in found["addresses"].items():
+def _lines(contracts: dict[str, Any]) -> list[str]:
+    lines = [f"chain {contracts['chain_id']}, at block {contracts['block']}"]
+    for name, address in contracts["addresses"].items():
         lines.append(f"{name:<17} {address}")
-        for view, value in found["parameters"].get(name, {}).items():
+        for view, value in contracts["parameters"].get(name, {}).items():
             if view in SAID_IN_WORDS:
                 continue
             if isinstance(value, dict):

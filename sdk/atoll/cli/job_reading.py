@@ -172,12 +172,12 @@ def logs(
         async with network.open() as client:
             return await client.attach(job).logs(seat)
 
-    told = asyncio.run(work())
+    updates = asyncio.run(work())
     text = "\n".join(
         f"{update.block.number:>8}  {moment(update.block.timestamp)}  {update.text}"
-        for update in told
+        for update in updates
     )
-    emit([update_to_json_value(update) for update in told], text, as_json=json)
+    emit([update_to_json_value(update) for update in updates], text, as_json=json)
 
 
 @app.command()
@@ -217,9 +217,9 @@ def audit(
     except ImportError as error:
         raise missing_extra("auditing") from error
 
-    def tell(found: RoundCheck) -> None:
+    def tell(checked_round: RoundCheck) -> None:
         if not json:
-            emit(None, found.text(), as_json=False)
+            emit(None, checked_round.text(), as_json=False)
 
     async def work() -> JobCheck:
         extent = Extent(round_, seat, None if all_ else 1 if seats is None else seats)

@@ -67,16 +67,16 @@ def member_app(member: RoleCommand) -> typer.Typer:
         It takes two minutes at most, and torch. Nothing is sent or staked; a service that trains
         meanwhile makes it slower.
         """
-        found = services.fit_of(config.expanduser(), member.role, job)
-        emit(found.to_json_value(), "\n".join(found.lines()), as_json=json)
-        if not found.fits:
+        verdict = services.fit_of(config.expanduser(), member.role, job)
+        emit(verdict.to_json_value(), "\n".join(verdict.lines()), as_json=json)
+        if not verdict.fits:
             raise typer.Exit(services.DOES_NOT_FIT)
 
     @app.command()
     def status(config: Config = default_config, json: Json = False) -> None:
         """Say what keeps it from its work, with the next step; then what it does and has done."""
-        found = services.status_of(config.expanduser())
-        emit(found, services.status_text(found), as_json=json)
+        verdict = services.status_of(config.expanduser())
+        emit(verdict, services.status_text(verdict), as_json=json)
 
     add_stop(app, default_config)
     _add_orders(app, default_config)
@@ -104,8 +104,8 @@ def add_stop(app: typer.Typer, default_config: Path) -> None:
         """
         from atoll.cli.stopping import stop as stop_service
 
-        found = stop_service(config.expanduser(), wait, kills=kill)
-        emit(found, found["text"], as_json=json)
+        ended = stop_service(config.expanduser(), wait, kills=kill)
+        emit(ended, ended["text"], as_json=json)
 
 
 Owner = Annotated[
@@ -185,8 +185,8 @@ def _add_orders(app: typer.Typer, default_config: Path) -> None:
     """What a running service is told; each prints where it stands then."""
 
     def obeyed(config: Path, what: str, json: bool, **arguments: int) -> None:
-        found = services.order(config.expanduser(), what, **arguments)
-        emit(found, services.orders_text(found) or "takes part", as_json=json)
+        orders = services.order(config.expanduser(), what, **arguments)
+        emit(orders, services.orders_text(orders) or "takes part", as_json=json)
 
     @app.command()
     def drain(config: Config = default_config, json: Json = False) -> None:
@@ -225,8 +225,8 @@ def _add_orders(app: typer.Typer, default_config: Path) -> None:
 
         They are set in the config's section `schedule`, as `hours = ["22:00-06:30"]`, in UTC.
         """
-        found = services.schedule_of(config.expanduser())
-        emit(found, services.schedule_text(found), as_json=json)
+        orders = services.schedule_of(config.expanduser())
+        emit(orders, services.schedule_text(orders), as_json=json)
 
 
 node = member_app(RoleCommand("node", "provider", "atoll_node.service"))

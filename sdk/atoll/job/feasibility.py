@@ -80,16 +80,16 @@ class Feasibility:
 
     def lines(self) -> list[str]:
         """For a person."""
-        found = [f"{check.level:<6} {check.name:<7} {check.text}" for check in self.checks]
+        rows = [f"{check.level:<6} {check.name:<7} {check.text}" for check in self.checks]
         down, up = self.megabits
-        found.append(
+        rows.append(
             f"       line    {size_text(self.down)} down and {size_text(self.up)} up a round: "
             f"{down:.3g} and {up:.3g} Mbit/s while there is time for them"
         )
-        found.append(f"       pay     {self._pay_text()}")
+        rows.append(f"       pay     {self._pay_text()}")
         levels = {check.level for check in self.checks}
         verdict = "does not fit" if "no" in levels else "fits"
-        return [*found, verdict + (", with little room" if levels == {"ok", "tight"} else "")]
+        return [*rows, verdict + (", with little room" if levels == {"ok", "tight"} else "")]
 
     def _pay_text(self) -> str:
         """What it earns, and the floor that follows for the policy."""

@@ -40,13 +40,13 @@ def found_part(share: Fraction, seats: int, verifiers: int, f: int) -> Fraction:
     return drawn * (1 - COLLUDING)
 
 
-def bond_for(pay: Fraction, found: Fraction, winner_bps: int) -> Fraction:
+def bond_for(pay: Fraction, chance: Fraction, winner_bps: int) -> Fraction:
     """The bond whose burnt part deters, with the margin, from saving a round's pay; wei.
 
     A network whose winners take all has none: everything counts then as if it were burnt.
     """
     burnt = Fraction(WHOLE_BPS - winner_bps, WHOLE_BPS) or Fraction(1)
-    return BOND_MARGIN * pay / found / burnt
+    return BOND_MARGIN * pay / chance / burnt
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class Incentives:
     """Of a job's terms.
 
     Attributes:
-        found: d.
+        chance: d.
         pay, burnt: of a whole round and of a bond, wei.
         f: seats that the merge bears.
     """
 
-    found: Fraction
+    chance: Fraction
     pay: int
     burnt: int
     f: int
@@ -68,23 +68,23 @@ class Incentives:
     def of(cls, terms: Terms, winner_bps: int) -> Self:
         """Of a network in which winners get such a part of what is slashed."""
         share = Fraction(terms.share_bps, WHOLE_BPS)
-        found = found_part(share, terms.seats, terms.min_verifiers, terms.f)
+        chance = found_part(share, terms.seats, terms.min_verifiers, terms.f)
         burnt = terms.provider_bond * (WHOLE_BPS - winner_bps) // WHOLE_BPS
-        return cls(found, terms.segments * terms.segment_pay, burnt, terms.f)
+        return cls(chance, terms.segments * terms.segment_pay, burnt, terms.f)
 
     @property
     def loss(self) -> int:
         """What a false round costs on average, wei: its pay and the burnt bond, if found."""
-        return int(self.found * (self.pay + self.burnt))
+        return int(self.chance * (self.pay + self.burnt))
 
     @property
     def bears(self) -> int:
         """The largest X that does not pay, wei; below 0 where leaving out work alone does."""
-        return int((self.loss - self.pay) / (1 - self.found))
+        return int((self.loss - self.pay) / (1 - self.chance))
 
     @property
     def cheat_cost(self) -> int:
         """What f seats that cheat in every round, and join again after each slash, lose a round
         on average in burnt bonds, wei.
         """
-        return int(self.f * self.found * self.burnt)
+        return int(self.f * self.chance * self.burnt)

@@ -113,15 +113,15 @@ def priced(spec: JobSpec) -> tuple[JobSpec, tuple[Figure, ...]]:
     return _with(spec, _prices(spec.as_method()))
 
 
-def _with(spec: JobSpec, found: Found) -> tuple[JobSpec, tuple[Figure, ...]]:
+def _with(spec: JobSpec, figured: Figured) -> tuple[JobSpec, tuple[Figure, ...]]:
     """The spec with those of the values that it leaves out, and their figures."""
     left_out = set(spec.left_out())
-    chosen = {path: item for path, item in found.items() if path in left_out}
+    chosen = {path: item for path, item in figured.items() if path in left_out}
     figures = tuple(Figure(p, _text(p, value), why) for p, (value, why) in chosen.items())
     return spec.but({path: value for path, (value, _) in chosen.items()}), figures
 
 
-Found = Mapping[str, tuple[Any, str]]
+Figured = Mapping[str, tuple[Any, str]]
 
 
 def _text(path: str, value: Any) -> str:
@@ -130,7 +130,7 @@ def _text(path: str, value: Any) -> str:
     return duration_text(value) if isinstance(value, int) else str(value)
 
 
-def _windows(spec: JobSpec, pace: Pace, floors: BondFloors) -> Found:
+def _windows(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
     costs, members = Costs.of(spec, pace), spec.members
     line = f"{spec.windows.megabits} Mbit/s"
     speed = f"a step takes {costs.step:.3g} s"
@@ -208,7 +208,7 @@ def _mean_replay(spec: JobSpec) -> Fraction:
     return Fraction(1 + reset_period_rounds(spec), 2)
 
 
-def _prices(spec: JobSpec, *_: object) -> Found:
+def _prices(spec: JobSpec, *_: object) -> Figured:
     assert spec.model is not None  # a pace is of a model
     members, money = spec.members, spec.money
     a_step = spec.inner.batch * spec.model.seq
@@ -253,7 +253,7 @@ def _price_of(spec: JobSpec, budget: int, trained: int, duty: int) -> int:
     return price
 
 
-def _bonds(spec: JobSpec, pace: Pace, floors: BondFloors) -> Found:
+def _bonds(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
     """So much that leaving out a round costs more than it saves, and a false one more than it is
     likely to be worth (`incentives`).
     """
@@ -262,16 +262,16 @@ def _bonds(spec: JobSpec, pace: Pace, floors: BondFloors) -> Found:
     tokens = spec.inner.steps * spec.inner.batch * spec.model.seq
     pay = tokens * spec.money.price_per_token
     share, members = Fraction(spec.audit.share), spec.members
-    found = found_part(share, members.seats, members.min_verifiers, _borne(spec))
-    least = bond_for(Fraction(pay), found, floors.winner_share_bps)
+    chance = found_part(share, members.seats, members.min_verifiers, _borne(spec))
+    least = bond_for(Fraction(pay), chance, floors.winner_share_bps)
     provider = max(_rounded(least), floors.provider_bond)
     verifier = max(provider, floors.verifier_bond)
     return {
         "money.provider_bond": (
             provider,
             f"what is burnt of it is {BOND_MARGIN} times what leaving out a round saves, "
-            f"{tokens_text(pay)} tokens, over the chance of {float(found):.0%} to be found while a "
-            f"third of the auditors look away; the network's least is "
+            f"{tokens_text(pay)} tokens, over the chance of {float(chance):.0%} to be found while "
+            f"a third of the auditors look away; the network's least is "
             f"{tokens_text(floors.provider_bond)}",
         ),
         "money.verifier_bond": (verifier, "a verifier can do as much harm as a provider"),
@@ -285,7 +285,7 @@ def _rounded(wei: Fraction) -> int:
     return int(-(-whole // unit) * unit)
 
 
-def _lifetime(spec: JobSpec, pace: Pace, floors: BondFloors) -> Found:
+def _lifetime(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
     longest = spec.rounds * sum_of_windows(spec)
     reason = "a day until members come, and every round at its longest"
     return {"lifetime": (min(DAY + longest, (1 << 32) - 1), reason)}

@@ -113,7 +113,7 @@ def quote(draft: Draft, pace: Pace, fee_cap: int) -> Quote:
         seconds_at_most=terms.expiry - manifest.created,
         pay_final_seconds=AuditClock.of(terms, 0).window_end,
         result_final_seconds=_last_clock(terms).window_end,
-        found_share=float(deters.found),
+        found_share=float(deters.chance),
         deterred_wei=deters.bears,
         cheat_cost_wei=deters.cheat_cost,
         kept_share=pace.kept,
@@ -251,12 +251,12 @@ def _refused(manifest: Manifest) -> list[str]:
     """What members refuse by themselves, whatever their machines are."""
     terms, policy = manifest.terms, PolicySection()
     slow = clock_refusal(terms, MOVE_SECONDS)
-    found = [
+    refusals = [
         *(terms_refusal(policy, terms, role, move=0) for role in Role),
         f"{slow}; a development chain's do not" if slow else "",
         lock_refusal(policy, terms, manifest.created),
     ]
-    reasons = filter(None, dict.fromkeys(found))
+    reasons = filter(None, dict.fromkeys(refusals))
     return [f"members refuse such a job by themselves: {why}" for why in reasons]
 
 
@@ -315,7 +315,7 @@ def _replayed(reset_period: int, chance: float) -> float:
     """Rounds that an auditor runs on average for a duty: it goes on from its last replay of the
     seat in the reset period, of which there was one in a round with `chance`.
     """
-    return fmean((1 - (1 - chance) ** done) / chance for done in range(1, reset_period + 1))
+    return fmean((1 - (1 - chance) ** run) / chance for run in range(1, reset_period + 1))
 
 
 def _lost(manifest: Manifest, pace: Pace) -> list[str]:
@@ -341,26 +341,26 @@ def _survives(manifest: Manifest, share: float | None) -> list[str]:
 
 def _warnings(terms: Terms, deters: Incentives) -> tuple[str, ...]:
     """What whoever relies on the result has to know of such bonds, and of so few members."""
-    found = []
+    warnings = []
     if deters.bears < 0:
-        found.append(
+        warnings.append(
             f"the bonds deter nobody: leaving out a round's work saves up to "
             f"{tokens(deters.pay)} tokens and costs {tokens(deters.loss)} on average, for it is "
-            f"found with {float(deters.found):.0%}; raise money.provider_bond or audit.share, or "
+            f"found with {float(deters.chance):.0%}; raise money.provider_bond or audit.share, or "
             "leave them out"
         )
     if terms.f == 0:
-        found.append(
+        warnings.append(
             "one seat can move the model at will: with fewer than 4 seats, or by a mean of all or "
             "of contributors, a merge bears no bad update; who is caught loses its bond, training "
             "is not undone"
         )
     if terms.min_verifiers < TRUSTED_BELOW:
-        found.append(
+        warnings.append(
             f"it can begin with {terms.min_verifiers} of {terms.slots} verifiers; with fewer than "
             f"{TRUSTED_BELOW}, one or two can hold a job up: they are trusted to be there"
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def report(draft: Draft, look: Quote) -> str:

@@ -42,6 +42,6 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     floors = BondFloors(usual.min_provider_bond, usual.min_verifier_bond, usual.winner_share_bps)
     key, now = key_of(spec, data, init), int(time.time())
     async with asking() as ask:
-        found = PreparedParts(data, init, await machine_numerics(ask))
-        draft = await write_draft(key, spec, found, now, floors, ask=ask)
+        parts = PreparedParts(data, init, await machine_numerics(ask))
+        draft = await write_draft(key, spec, parts, now, floors, ask=ask)
         return replace(draft, read=text.account, notes=(*pinned, *text.notes))

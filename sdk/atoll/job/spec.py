@@ -144,8 +144,8 @@ class JobSpec(Group):
 
     def beside(self, folder: Path) -> Self:
         """The same with relative paths taken from `folder`."""
-        found = {"data": self.data.beside(folder), "init": self.init.beside(folder)}
-        return self.model_copy(update=found)
+        moved = {"data": self.data.beside(folder), "init": self.init.beside(folder)}
+        return self.model_copy(update=moved)
 
     def but(self, changes: Mapping[str, Any]) -> Self:
         """The spec with other values, by key path: `{"rounds": 2, "inner.lr": "0.01"}`.
@@ -194,12 +194,12 @@ class JobSpec(Group):
 
     def left_out(self) -> list[str]:
         """Key paths of what has to be computed before there can be a manifest."""
-        found = [] if self.lifetime else ["lifetime"]
+        paths = [] if self.lifetime else ["lifetime"]
         for group, skipped in ((self.money, {"budget"}), (self.windows, {"step_seconds"})):
             name = "money" if isinstance(group, Money) else "windows"
             fields = [field for field in type(group).model_fields if field not in skipped]
-            found += [f"{name}.{field}" for field in fields if getattr(group, field) is None]
-        return found
+            paths += [f"{name}.{field}" for field in fields if getattr(group, field) is None]
+        return paths
 
     def as_method(self) -> Self:
         """The same with what the method forces: rounds of one step, or a single round."""
@@ -249,10 +249,10 @@ def robust_f(seats: int, rule: str) -> int:
 def _build(
     spec: JobSpec,
     model: ModelSpec,
-    found: tuple[DataSpec, InitSpec | None, NumericsSpec],
+    parts: tuple[DataSpec, InitSpec | None, NumericsSpec],
     now: int,
 ) -> Manifest:
-    data, init, numerics = found
+    data, init, numerics = parts
     method = method_chosen(spec.method)
     inner = _inner(spec.inner, method)
     codec = _codec(spec, method, _training(spec, model, inner, method.codec.fragments))
@@ -277,11 +277,11 @@ def _build(
     )
 
 
-def _init(spec: JobSpec, found: InitSpec | None) -> InitSpec:
-    if found is None:
+def _init(spec: JobSpec, given: InitSpec | None) -> InitSpec:
+    if given is None:
         return InitSpec.drawn(spec.init.seed)
     # Adapters are drawn, whatever they are added to.
-    return found if spec.lora is None else found.model_copy(update={"seed": spec.init.seed})
+    return given if spec.lora is None else given.model_copy(update={"seed": spec.init.seed})
 
 
 def _tables(model: ModelSpec, inner: InnerSpec, rounds: int) -> Digest:

@@ -48,11 +48,11 @@ def key_of(spec: JobSpec, data: DataSpec, init: InitSpec | None) -> str:
 
     What is excluded stays excluded: measured again, it would have other values.
     """
-    said = spec.model_dump()
-    said["data"] = said["data"] | {"paths": None, "held_out_paths": None, "tokenizer": None}
-    said["init"] = said["init"] | {"folder": None}
+    words = spec.model_dump()
+    words["data"] = words["data"] | {"paths": None, "held_out_paths": None, "tokenizer": None}
+    words["init"] = words["init"] | {"folder": None}
     read: IPLDKind = {"data": data.model_dump(), "init": init.model_dump() if init else None}
-    return sha256(json.dumps(said, sort_keys=True).encode() + encode(read)).hex()
+    return sha256(json.dumps(words, sort_keys=True).encode() + encode(read)).hex()
 
 
 class Submissions:
@@ -76,9 +76,9 @@ class Submissions:
                     " VALUES (?, ?, ?, ?, ?)",
                     (key, name, manifest, spec, time.time()),
                 )
-        found = self.newest(key)
-        assert found is not None
-        return found
+        submission = self.newest(key)
+        assert submission is not None
+        return submission
 
     def created(self, submission: Submission, job: JobId) -> None:
         """Notes the number that the chain gave it."""
@@ -86,8 +86,8 @@ class Submissions:
 
     def newest(self, key: str) -> Submission | None:
         """The last submission under a key."""
-        found = [item for item in self.all() if item.key == key]
-        return found[-1] if found else None
+        submissions = [item for item in self.all() if item.key == key]
+        return submissions[-1] if submissions else None
 
     def of_job(self, job: JobId) -> Submission | None:
         """The submission that became that job."""

@@ -154,12 +154,12 @@ def test_a_false_round_costs_more_than_nine_rounds_pay(share: str, winner: int) 
     terms = spec.resolve(DATA, None, NUMERICS, NOW).terms
     deters, pay = Incentives.of(terms, winner), terms.segments * terms.segment_pay
     cap = Fraction(-(-terms.min_verifiers // 2), terms.seats)
-    assert deters.found == min(Fraction(share), cap) * (1 - COLLUDING)
+    assert deters.chance == min(Fraction(share), cap) * (1 - COLLUDING)
     assert deters.burnt == terms.provider_bond * (10_000 - winner) // 10_000
     for worth in (0, 9 * pay):  # less work, and a false model that somebody pays for
-        assert pay + (1 - deters.found) * worth <= deters.found * (pay + deters.burnt)
+        assert pay + (1 - deters.chance) * worth <= deters.chance * (pay + deters.burnt)
     assert deters.bears > 9 * pay
-    assert deters.cheat_cost == terms.f * deters.found * deters.burnt // 1 >= BOND_MARGIN * pay
+    assert deters.cheat_cost == terms.f * deters.chance * deters.burnt // 1 >= BOND_MARGIN * pay
 
 
 def test_a_large_share_deters_no_more_than_half_of_the_pool_can_replay() -> None:

@@ -37,12 +37,12 @@ def check_python() -> list[Finding]:
 def check_torch(subject: Subject) -> list[Finding]:
     """Whether torch is here, and whether this machine's arithmetic gives everybody's bits."""
     try:
-        found = version("torch")
+        installed = version("torch")
     except PackageNotFoundError:
         text = "torch is not installed: this machine can neither train nor replay"
         return [failure("torch", text, "pip install 'atoll[train]'")]
     device = subject.device or os.environ.get(DEVICE_VARIABLE, "cpu")
-    return [ok("torch", found), *_check_kernels(device)]
+    return [ok("torch", installed), *_check_kernels(device)]
 
 
 def _check_kernels(device: str) -> list[Finding]:

@@ -75,7 +75,9 @@ async def sound(
 ) -> tuple[Scheme, dict[Address, bytes]]:
     """The signatures that stand under the members' keys of now; whose does not is left out."""
     scheme = await scheme_of(effects, view, signed)
-    kept = {who: one for who, one in signed.items() if scheme.is_of(who, digest, one)}
+    kept = {
+        who: signature for who, signature in signed.items() if scheme.is_of(who, digest, signature)
+    }
     for who in signed.keys() - kept.keys():
         log.warning("signature_excluded", job=view.job_id, account=who)
     return scheme, kept

@@ -86,15 +86,15 @@ def _of_round(
 ) -> list[AnyCommand]:
     seats = lacks_vote(state.view, settled_round, held, state.now)
     initial_state = round_start_at(state, settled_round.round)
-    found = {
+    seen_updates = {
         seat: state.entries.of(
             DoGetUpdate, settled_round.round, settled_round.reveals[seat].commitment
         )
         for seat in seats
     }
-    missing = [seat for seat, entry in found.items() if entry is None]
+    missing = [seat for seat, entry in seen_updates.items() if entry is None]
     has = to_bitmap(
-        seat for seat, entry in found.items() if entry is not None and entry.is_available
+        seat for seat, entry in seen_updates.items() if entry is not None and entry.is_available
     )
     where = (
         settled_round.round,
