@@ -262,6 +262,11 @@ JOBS: Mapping[str, Changes] = {
         "inner": {"micro_batch": 1},
         "codec": {"kind": "grid8"},
     },
+    "aligned": {
+        "data": {"dtype": "uint16", "masked": True, "aligned": True},
+        "inner": {"micro_batch": 2},
+        "codec": {"kind": "grid8"},
+    },
 }
 ADAPTERS: Changes = {
     "lora": {"rank": 2, "alpha": "5", "targets": ["q", "v", "down"]},
@@ -366,7 +371,11 @@ def held_out(changes: Changes) -> Json:
     return {
         "manifest": manifest.to_bytes().hex(),
         "tokens": tokens.tobytes().hex(),
-        "windows": window_starts(len(tokens) - manifest.model.seq - 1, count),
+        "windows": window_starts(
+            len(tokens) - manifest.model.seq - 1,
+            count,
+            stride=manifest.data.stride(manifest.model.seq),
+        ),
         "loss": float_bytes(">d", held_out_loss(first, manifest, tokens)).hex(),
         "lossNotFinite": float_bytes(">d", held_out_loss(broken, manifest, tokens)).hex(),
     }

@@ -223,6 +223,10 @@ class Data(Group):
     chat: bool = Field(
         default=False, description="whether rows are conversations, of which answers are learned"
     )
+    packed: bool = Field(
+        default=False,
+        description="whether a training sequence begins with a document, and cuts none that fits",
+    )
     bad_rows: Literal["refuse", "skip"] = Field(
         default="refuse", description="of rows that cannot be taken: refuse, or skip and count them"
     )

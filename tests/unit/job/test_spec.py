@@ -23,7 +23,7 @@ from atoll.protocol.optimisers import INNER_OPTIMISERS
 from atoll.service.messages import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "28f42842db71fc83dd620e8d1200239df5a0d8e5dfceb3f54b06d13b6d9654a6"
+DEMO_DIGEST = "12073a92880c8ad9496c8a6f7f94e77014e836b01b9fc35ff4553ff3f65ff54d"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = unstored_data(

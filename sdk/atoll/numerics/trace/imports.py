@@ -110,11 +110,11 @@ def _state(r: Reading) -> Tensor:
 
 
 def _tokens(r: Reading) -> Tensor:
-    size, seq, token_bytes, is_masked, limit = r.words
+    size, seq, token_bytes, is_masked, limit, stride = r.words
     c = r.sources.context
     windows = Windows(r.sources.tokens, seq, mask_bit=is_masked << 8 * token_bytes - 1)
     # A node does not say how large the batch is, and later draws change no earlier one.
-    drawn = DrawnWindows(windows, (r.iteration + 1) * size, size, limit)
+    drawn = DrawnWindows(windows, (r.iteration + 1) * size, size, limit, stride)
     position = BatchPosition(c.data_seed, c.seat, c.round, c.step, r.iteration)
     return windows.signed(drawn.starts(position)).to(torch.int32).flatten()
 

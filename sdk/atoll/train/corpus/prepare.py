@@ -79,6 +79,7 @@ class PreparedData:
     tokenizer_cid: bytes
     dtype: TokenType
     masked: bool
+    aligned: bool
     vocab: int
     train_tokens: int
     train_targets: int
@@ -97,6 +98,7 @@ class PreparedData:
             nodes_cid=self.nodes_cid,
             dtype=self.dtype,
             masked=self.masked,
+            aligned=self.aligned,
             train_tokens=self.train_tokens,
             eval_cid=self.eval_cid,
             eval_tokens=self.eval_tokens,
@@ -232,6 +234,7 @@ class _Preparation:
                     self._save()
                     saved_at = self._state.bytes
             self._end_document()
+            self._fill_last()
             self._state = replace(self._state, done=True)
             self._save()
         unknown = unknown_note(self._state.unknown, self._tokens())
@@ -247,7 +250,10 @@ class _Preparation:
             counts = list(state.documents)
             counts[side == "held_out"] += 1
             state = replace(self._state, documents=(counts[0], counts[1]))
-        self._streams[side].add(*self._words(ids))
+            words = self._packed(side, ids) if self._options.packed else ids
+        else:
+            words = ids
+        self._streams[side].add(*self._words(words))
         self._state = replace(
             state,
             file=position[0],
@@ -256,6 +262,25 @@ class _Preparation:
             bytes=state.bytes + _size(document),
             unknown=state.unknown + self._unknown(ids),
         )
+
+    def _packed(self, side: str, ids: Ids) -> Ids:
+        """A document's first ids where they are not cut, behind padding if need be.
+
+        Neither padding nor the first token is learned: what stands before it is no part of its
+        document. A document that is longer than a sequence begins with one, and is cut.
+        """
+        room = -self._streams[side].state.tokens % self._options.packed
+        padding = np.full(room if len(ids) >= room else 0, self._encoder.end | HIDDEN, np.uint32)
+        return np.concatenate([padding, ids[:1] | np.uint32(HIDDEN), ids[1:]])
+
+    def _fill_last(self) -> None:
+        """Makes each stream's last sequence whole, with the token behind it, where they are."""
+        seq = self._options.packed
+        for stream in self._streams.values():
+            if seq and stream.state.tokens:
+                missing = -stream.state.tokens % seq + 1
+                padding = np.full(missing, self._encoder.end | HIDDEN, np.uint32)
+                stream.add(*self._words(padding))
 
     def _skip(self, position: tuple[int, Position], reason: str) -> None:
         counts = self._state.skipped
@@ -276,7 +301,7 @@ class _Preparation:
 
     def _words(self, ids: Ids) -> tuple[Ids, int]:
         """Ids as words of the data's type, and how many of them are targets."""
-        if not self._options.chat:
+        if not self._options.is_masked:
             return ids, len(ids)
         hidden = ids >= HIDDEN
         words = np.where(hidden, ids & (HIDDEN - 1) | mask_bit(self._dtype), ids)
@@ -395,7 +420,8 @@ class _Preparation:
             eval_cid=eval_cid.to_bytes(),
             tokenizer_cid=tokenizer_cid.to_bytes(),
             dtype=self._dtype,
-            masked=self._options.chat,
+            masked=self._options.is_masked,
+            aligned=self._options.packed > 0,
             vocab=self._encoder.vocab,
             train_tokens=train.state.tokens,
             train_targets=train.state.targets,
@@ -444,7 +470,7 @@ def _size(document: Read) -> int:
 
 def _dtype(encoder: Encoder, options: DataOptions) -> TokenType:
     vocab = max(encoder.vocab, options.model_vocab or 0)
-    return dtype_for(vocab, mask_bits=int(options.chat))
+    return dtype_for(vocab, mask_bits=int(options.is_masked))
 
 
 def _inputs(options: DataOptions, files: SourceFiles, encoder: Encoder) -> object:
@@ -457,5 +483,6 @@ def _inputs(options: DataOptions, files: SourceFiles, encoder: Encoder) -> objec
         hashlib.sha256(encoder.file).hexdigest(),
         rendering(encoder.render) if options.chat else None,
         [encoder.end, options.field, options.chat, options.bad_rows, options.held_out],
+        options.packed,
         [options.max_tokens, options.model_vocab, tokenizers.__version__],
     ]
