@@ -95,9 +95,9 @@ class SendReveal(ContractCall):
             log.warning("the update is damaged here, and made again", cause=lost, **where)
             segments = CheckpointCommitments.from_bytes(self.reveal.checkpoint_commitments).segments
             await make_again(effects, view, self.training, segments)
-        done = await ContractCall.perform(self, effects, view)
+        sent = await ContractCall.perform(self, effects, view)
         await asyncio.to_thread(release, store, view.job_id, self.round)
-        return done
+        return sent
 
 
 @dataclass(frozen=True, slots=True)

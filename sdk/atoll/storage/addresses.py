@@ -88,20 +88,20 @@ class GatewayResolver(AbstractResolver):
         try:
             async with asyncio.timeout(self._patience_s):
                 # It goes on when nobody waits any more: asked again, it takes no second thread.
-                found = await asyncio.shield(self._lookup(host, port, family))
+                addresses = await asyncio.shield(self._lookup(host, port, family))
         except TimeoutError as error:
-            found = self._known.get((host, port, family), [])
-            if not found:
+            addresses = self._known.get((host, port, family), [])
+            if not addresses:
                 text = "no name server answered in time"
                 raise socket.gaierror(socket.EAI_AGAIN, text) from error
         else:
-            self._remember((host, port, family), found)
+            self._remember((host, port, family), addresses)
         results = [
             ResolveResult(
                 hostname=host, host=address[0], port=port, family=kind, proto=proto,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for kind, _, proto, _, address in found
+            for kind, _, proto, _, address in addresses
             if self._private_addresses or is_global(address[0]) or host in proxy_hosts()
         ]  # fmt: skip
         if not results:
@@ -134,9 +134,9 @@ class GatewayResolver(AbstractResolver):
             self._asked[key].add_done_callback(lambda _: self._asked.pop(key))
         return self._asked[key]
 
-    def _remember(self, key: tuple[str, int, int], found: list[Any]) -> None:
+    def _remember(self, key: tuple[str, int, int], addresses: list[Any]) -> None:
         self._known.pop(key, None)
-        self._known[key] = found
+        self._known[key] = addresses
         if len(self._known) > _KNOWN:
             del self._known[next(iter(self._known))]
 
