@@ -302,6 +302,13 @@ def weights_of(manifest: Manifest) -> tuple[Json, Base | None]:
     return {"frozenWeights": b"".join(pieces).hex()}, base
 
 
+def offsets_of(manifest: Manifest) -> list[int]:
+    """Where the sequences of the first step begin."""
+    data, seq = manifest.data, manifest.model.seq
+    draws = batch_offsets(DATA_SEED, SEAT, 0, manifest.inner.batch, data.windows(seq))
+    return [data.stride(seq) * draw for draw in draws]
+
+
 def training(changes: Changes) -> Json:
     """What a job fixes, its first step, its first segment, and an update from there."""
     tokens = np.frombuffer(stream("tokens", 300), np.uint8) % np.uint8(MODEL.vocab)
@@ -337,9 +344,7 @@ def training(changes: Changes) -> Json:
         "initialWeights": bits(model.params[min(model.params)]),
         "globalDigest": model.digest().hex(),
         "step": {
-            "offsets": batch_offsets(
-                DATA_SEED, SEAT, 0, manifest.inner.batch, len(tokens) - manifest.model.seq
-            ),
+            "offsets": offsets_of(manifest),
             "norm": np.array(step.work.norm, ">f8").tobytes().hex(),
             "losses": np.array(step.work.losses, ">f4").tobytes().hex(),
             "stateRoots": [part.hex() for part in state_roots(step.state)],
