@@ -24,7 +24,7 @@ demo: setup ## a local chain, honest and cheating strangers, a trained model, a 
 test: setup ## units, properties, contracts, real chains, two networks (some: make test PARTS="contracts")
 	@$(BIN)/python .ci/tests.py --newcomer $(PARTS)
 
-test-all: setup .kubo .chromium .triton .venv-docs/made .venv-notebook/made .venv-brownie ## these, every network, Kubo, Chromium, Triton, attacks, fuzzers, mutants
+test-all: setup .kubo .chromium .triton .venv-docs/made .venv-notebook/made .venv-brownie ## these, every network, Kubo, Chromium, Triton, Brownie, Jupyter, attacks, fuzzers, mutants
 	@$(BIN)/python .ci/tests.py $(PARTS)
 
 # A Kubo node as a library (245 MB), for tests/integration/storage; it has wheels for these machines.
