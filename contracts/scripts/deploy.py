@@ -1,7 +1,8 @@
 """Brownie's deploy script: `brownie run deploy` puts the contracts on a chain, as DEPLOY.md says.
 
 The Python package has a deployer of its own (`atoll.chain.deploy`), which needs no Brownie; this
-one is for people who work on the contracts in Brownie's console.
+one is for people who work on the contracts in Brownie's console. Both send the same transactions,
+which tests/unit/chain/test_brownie.py and tests/integration/chain/test_brownie.py hold equal.
 """
 # ruff: noqa: T201 -- Brownie's scripts report by printing
 
@@ -9,6 +10,7 @@ from brownie import (
     AtollToken,
     AttentionSteps,
     Audits,
+    BlsPolicy,
     Claims,
     Config,
     EcdsaPolicy,
@@ -28,6 +30,7 @@ from brownie import (
     StateSteps,
     UpdateProofSteps,
     accounts,
+    web3,
 )
 
 ETHER = 10**18
@@ -47,6 +50,10 @@ PARAMS = (100, 3_000, 1, ETHER, ETHER)
 """penaltyBps, winnerShareBps, minWindow, minProviderBond, minVerifierBond."""
 
 
+G1_ADD = "0x000000000000000000000000000000000000000b"
+"""EIP-2537's addition of two points; of nothing and nothing here, which is nothing of 128 bytes."""
+
+
 def main() -> Rounds:
     """Deploys from the node's first account, which becomes the owner and holds all tokens."""
     return deploy(accounts[0])
@@ -56,8 +63,10 @@ def deploy(owner) -> Rounds:
     """Deploys and wires everything; the entry contract, which knows all other addresses."""
     sender = {"from": owner}
     token = AtollToken.deploy(owner, 10**9 * ETHER, sender)
-    policy = EcdsaPolicy.deploy(sender)
-    config = Config.deploy(token, owner, PARAMS, 7 * DAY, 2 * DAY, LONGEST_GAME, [policy], sender)
+    policies = [EcdsaPolicy.deploy(sender)]
+    if has_bls():
+        policies.append(BlsPolicy.deploy(sender))
+    config = Config.deploy(token, owner, PARAMS, 7 * DAY, 2 * DAY, LONGEST_GAME, policies, sender)
     stakes = Stakes.deploy(config, sender)
     families = [family.deploy(sender) for family in FAMILIES]
     judge = Judge.deploy(families, sender)
@@ -78,6 +87,23 @@ def deploy(owner) -> Rounds:
     audits.wire(game, sender)
     claims.wire(game, sender)
     game.wire(claims, sender)
-    for contract in (token, stakes, jobs, members, rounds, audits, late_votes, claims, game):
+    for contract in (
+        token,
+        *policies,
+        config,
+        stakes,
+        jobs,
+        members,
+        rounds,
+        audits,
+        late_votes,
+        claims,
+        game,
+    ):
         print(f"{contract._name}: {contract.address}")
     return rounds
+
+
+def has_bls() -> bool:
+    """Whether the chain has the precompiles of BLS12-381."""
+    return bytes(web3.eth.call({"to": G1_ADD, "data": "0x" + "00" * 256})) == bytes(128)

@@ -6,6 +6,8 @@ from typing import Final
 
 from atoll.service.task import Task
 
+SAMPLE_PROMPT: Final = "def "
+"""What the trained model goes on with: the demo's text is Python."""
 _MODULE: Final = "atoll_devnet.run.evaluation"
 
 ANSWER: Final[Task[[dict[str, str]], object]] = Task("devnet-answer.v1", _MODULE)

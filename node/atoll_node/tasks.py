@@ -25,11 +25,18 @@ _doubted: set[RoundId] = set()
 def run_training(command: DoTrain, store_dir: str) -> Work:
     """Runs the command's training function and puts the update into the store."""
     started = time.perf_counter()
-    done = command.function.resolve()(_task(command), store_dir, command.extra)
-    cid = LocalStore(store_dir).add_bytes(done.update).to_bytes() if done.update else b""
-    loss = done.losses[-1] if done.losses else 0.0
-    told = (done.states, done.work_tags, done.update_root, cid, loss, done.seconds_in_steps)
-    return Work(*told, time.perf_counter() - started + done.seconds_before, done.diverged)
+    trained = command.function.resolve()(_task(command), store_dir, command.extra)
+    cid = LocalStore(store_dir).add_bytes(trained.update).to_bytes() if trained.update else b""
+    loss = trained.losses[-1] if trained.losses else 0.0
+    result = (
+        trained.states,
+        trained.work_tags,
+        trained.update_root,
+        cid,
+        loss,
+        trained.seconds_in_steps,
+    )
+    return Work(*result, time.perf_counter() - started + trained.seconds_before, trained.diverged)
 
 
 @TRAIN.runs

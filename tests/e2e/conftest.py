@@ -8,20 +8,19 @@ each of its deeds happened is checked with the ledger.
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
-import os
 import sys
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.support.beginnings import beginning_of
 from tests.support.jobs import tiny_model
+from tests.support.patience import ended_when_still
 
 from atoll.job.presets import preset
-from atoll_devnet.processes.cluster import Cluster, ClusterConfig, prepare_beginning
+from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.report.live import Display
 from atoll_devnet.run.options import UNHURRIED, RunOptions, fitting
 from atoll_devnet.run.runner import Result, run
@@ -41,8 +40,6 @@ TINY = preset("demo").but(
         **UNHURRIED,
     }
 )
-PROVIDERS, VERIFIERS = 7, 7
-"""The most of any network here."""
 
 Runner = Callable[[RunOptions], Any]
 
@@ -62,17 +59,15 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.fixture(autouse=True)
+def _goes_on_while_it_moves(tmp_path: Path) -> Iterator[None]:
+    with ended_when_still(tmp_path):
+        yield
+
+
 @pytest.fixture(scope="session")
 def beginning(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first blocks of every network here, made by the process that asks first."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder = shared / "beginning"
-    with (shared / "beginning.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "chain" / "state.json").exists():
-            asyncio.run(prepare_beginning(folder, PROVIDERS, VERIFIERS))
-    return folder
+    return beginning_of(tmp_path_factory)
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.patience import PATIENCE
-
 from .conftest import check_ledger, provider
 
 CHEATS = (2, 3)
@@ -20,7 +18,7 @@ def _run(folder: Path) -> dict[str, Any]:
     report = folder / "report.json"
     command = [sys.executable, "-m", "atoll.cli.main", "devnet", "demo", "--stranger"]
     command += ["--report", str(report), "--folder", str(folder / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     read: dict[str, Any] = json.loads(report.read_text())
     return read

@@ -84,22 +84,6 @@ async def test_the_chain_restarts_and_turns_back(options: Options, display: Disp
     assert [provider(report, seat)["paid_rounds"] for seat in range(4)] == [3, 3, 3, 0]
 
 
-async def test_without_a_quorum_nothing_is_merged_and_the_job_expires(
-    options: Options, play: Runner
-) -> None:
-    """Two of three verifiers say nothing: nobody can certify, and nobody's update counts as
-    available."""
-    job = {"lifetime": "5m", "windows.train": 150, "windows.reveal": 60, "windows.merge": 60}
-    silent = {1: "offline", 2: "offline"}
-    report = await play(options(job=job, providers=2, verifiers=3, verifier_cheats=silent))
-    assert report["job"]["status"] == "expired"
-    (first,) = report["rounds"]
-    assert (first["merged"], first["available"], first["paid"]) == (0, [], [])
-    assert first["committee_draws"] > 1
-    assert int(report["money"]["refunded_wei"]) > 0
-    assert all(int(report["verifiers"][index]["slashed_wei"]) > 0 for index in silent)
-
-
 async def test_diverging_training_merges_nothing_and_costs_nobody_a_bond(
     options: Options, play: Runner
 ) -> None:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.support.patience import wait_while_it_moves
+from tests.support.patience import AT_MOST_SECONDS, wait_while_it_moves
 
 from atoll.chain.deployment import Deployment
 from atoll.service.background_tasks import background_tasks
@@ -31,15 +31,13 @@ MOST = 12
 """Commands to the first reward."""
 INSTALLS = "make setup"
 """What made the environment that runs this test."""
-WAIT = ("atoll job watch", "atoll job result")
+WAIT = ("atoll watch", "atoll job result")
 """What ends with the job, minutes after the first reward."""
 LOOK_SECONDS = 0.05
 """Between the looks of the stranger, who has to be there before a member starts."""
 LOG_LINES = 30
 MOVES = ("told", "journal.sqlite*")
 """What the commands print, and what members have done."""
-AT_MOST_SECONDS = 4 * 3600
-"""What goes in a circle moves, too."""
 
 
 def blocks(*, behind: bool = False) -> list[str]:

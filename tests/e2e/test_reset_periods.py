@@ -20,8 +20,8 @@ ROUNDS, RESET_PERIOD = 6, 3
 METHODS: dict[str, dict[str, Any]] = {
     "streaming": {"method.name": "streaming"},
     "the largest, and what they leave out": {"method.name": "sparseloco"},
-    "rounds of one step, of cosines the largest": {"method.name": "demo"},
 }
+"""`tests/property/rounds/test_poisoned_reset_periods.py` holds it of rounds of one step, too."""
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -13,12 +13,11 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.network.members import Who, everybody, is_settled_up, submit, submitter_of
-from tests.support.patience import PATIENCE
+from tests.network.members import Site, Who, everybody, is_settled_up, submit, submitter_of
+from tests.support.event_documents import documents_of
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.numerics.schedule_tables import tables_root
@@ -79,9 +78,11 @@ TERMS = {
 """Long enough for a slow machine with five jobs at once: what is left of a window is skipped."""
 
 
-async def test_the_second_client_says_what_the_network_said(tmp_path: Path) -> None:
+async def test_the_second_client_says_what_the_network_said(
+    tmp_path: Path, beginning: Path
+) -> None:
     async with (
-        hostile_network(Who().config(tmp_path / "net")) as cluster,
+        hostile_network(Who().config(Site(tmp_path, beginning))) as cluster,
         skipping(cluster, print),
         open_session(submitter_of(cluster)) as session,
     ):
@@ -102,29 +103,27 @@ async def test_the_second_client_says_what_the_network_said(tmp_path: Path) -> N
 async def _jobs_of(session: Session, manifests: list[Manifest]) -> dict[JobId, Manifest]:
     """Which job each became; a stranger's have taken some of the numbers."""
     by_digest = {manifest.digest(): manifest for manifest in manifests}
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            await session.follower.poll()
-            views = session.follower.views.items()
-            made = {job: by_digest.get(view.spec_digest) for job, view in views}
-            found = {job: manifest for job, manifest in made.items() if manifest is not None}
-            if len(found) == len(manifests):
-                return found
-            await asyncio.sleep(0.5)
+    while True:
+        await session.follower.poll()
+        views = session.follower.views.items()
+        made = {job: by_digest.get(view.spec_digest) for job, view in views}
+        found = {job: manifest for job, manifest in made.items() if manifest is not None}
+        if len(found) == len(manifests):
+            return found
+        await asyncio.sleep(0.5)
 
 
 async def _until_paid(cluster: Cluster, session: Session, jobs: set[JobId]) -> None:
     """Follows the chain until all these jobs are over and everybody has its pay."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            cluster.check()
-            await session.follower.poll()
-            now, views = (await session.chain.head()).timestamp, session.follower.views
-            if all(job in views and is_settled_up(views[job], now) for job in jobs):
-                held = [(job, holder) for job in jobs for holder in everybody(views[job])]
-                assert [each for each in held if each[1].penalties or each[1].is_slashed] == []
-                return
-            await asyncio.sleep(0.5)
+    while True:
+        cluster.check()
+        await session.follower.poll()
+        now, views = (await session.chain.head()).timestamp, session.follower.views
+        if all(job in views and is_settled_up(views[job], now) for job in jobs):
+            held = [(job, holder) for job in jobs for holder in everybody(views[job])]
+            assert [each for each in held if each[1].penalties or each[1].is_slashed] == []
+            return
+        await asyncio.sleep(0.5)
 
 
 def _work_out(folder: Path) -> Any:
@@ -179,21 +178,9 @@ def _write_public(
         "chain": domain.chain_id,
         "rounds": str(domain.rounds).removeprefix("0x"),
         "job": job,
-        "events": [{"name": type(e).__name__, "arguments": _plain(e)} for e in events],
+        "events": documents_of(events),
     }
     (folder / "events.json").write_text(json.dumps(document))
-
-
-def _plain(value: Any) -> Any:
-    """With the names of the text, bytes in hex."""
-    if is_dataclass(value):
-        return {_name(f.name): _plain(getattr(value, f.name)) for f in fields(value)}
-    return "0x" + value.hex() if isinstance(value, bytes) else value
-
-
-def _name(field: str) -> str:
-    head, *tail = field.split("_")
-    return "from" if field == "start" else head + "".join(part.capitalize() for part in tail)
 
 
 def _said(events: list[Any]) -> dict[str, Any]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import sysconfig
-import venv
 import zipfile
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from tests.support.installed import installed, run
 from tests.support.releases import ROOT, build_wheel
 
 import atoll
@@ -32,27 +28,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment with the wheel; libraries are those of this one, so nothing is fetched."""
-    folder = tmp_path_factory.mktemp("user") / "environment"
-    venv.create(folder, with_pip=False, symlinks=True)
-    python = folder / "bin" / "python"
-    ask = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    own = Path(subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip())
-    # As a path, not as an environment: this one's link to the checkout is not followed.
-    (own / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q"]
-    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
-    return python
-
-
-def run(*command: str | Path, folder: Path) -> str:
-    """What it prints, in a folder, with nothing of this checkout on a path."""
-    environment = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "VIRTUAL_ENV"}}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """Of an environment with the wheel."""
+    return installed(wheel, tmp_path_factory.mktemp("user") / "environment")
 
 
 def test_an_installed_wheel_runs_in_an_empty_folder(python: Path, tmp_path: Path) -> None:
@@ -65,6 +42,8 @@ def test_an_installed_wheel_runs_in_an_empty_folder(python: Path, tmp_path: Path
         help_ = run(*command, "--help", folder=tmp_path)
         assert "devnet" in help_
         assert "_ATOLL_COMPLETE" in help_
+    asked = {"_ATOLL_COMPLETE": "complete_bash", "COMP_WORDS": "atoll dev", "COMP_CWORD": "1"}
+    assert run(script, folder=tmp_path, **asked).split() == ["devnet"]
     version = run(python, "-c", "import atoll; print(atoll.__version__)", folder=tmp_path)
     assert version.strip() == atoll.__version__
     assert 'kind = "' in run(script, "job", "new", folder=tmp_path)

@@ -115,7 +115,9 @@ def _tokens(rng: Rng, count: int) -> Given:
     width = (1, 2, 4)[size(rng, 0, 2)]
     data = rng.bytes(3000 * width)
     length, masked = size(rng, 1, 40), size(rng, 0, 1)
-    words = (max(1, count // (length + 1)), length, width, masked, 3000 - length)
+    stride = (1, length)[size(rng, 0, 1)]
+    limit = (3000 - length - 1) // stride + 1
+    words = (max(1, count // (length + 1)), length, width, masked, limit, stride)
     return Given(Op.TOKENS, words, (of_bytes(data), context(rng)), size(rng, 0, 8))
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from tests.network.members import Who, network
+from tests.network.members import Site, Who, network
 
 from atoll.protocol.types import NO_ROUND, Phase
 from atoll.protocol.views import JobView
 
 
 async def test_providers_say_that_their_merge_is_another_and_leave_without_a_missed_duty(
-    tmp_path: Path,
+    site: Site,
 ) -> None:
     who = Who(verifiers=dict.fromkeys(range(3), "wrong-merge"))
-    async with network(tmp_path, who, rounds=2) as running:
+    async with network(site, who, rounds=2) as running:
         view = await running.until(_is_left)
         log = (running.cluster.providers[0].folder / "log").read_text(encoding="utf-8")
     (settled_round,) = view.settled

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
 
-from tests.network.members import Who, everybody, is_settled_up, network, slashed
+from tests.network.members import Site, Who, everybody, is_settled_up, network, slashed
 
 from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.pay import round_pay
@@ -58,10 +57,10 @@ async def faulty_first(cluster: Cluster, told: Counter[str]) -> AsyncIterator[No
             told.update(one.told)
 
 
-async def test_no_transaction_duty_or_game_is_lost_to_a_first_endpoint(tmp_path: Path) -> None:
+async def test_no_transaction_duty_or_game_is_lost_to_a_first_endpoint(site: Site) -> None:
     told = Counter[str]()
     who = Who(providers={POISONER: "poison-segment"}, slots=2)
-    async with network(tmp_path, who, before=partial(faulty_first, told=told)) as running:
+    async with network(site, who, before=partial(faulty_first, told=told)) as running:
         view = await running.until(is_settled_up)
         seats = [running.provider(seat) for seat in range(4)]
         auditors = [running.verifier(slot) for slot in range(2)]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from tests.network.members import Who, is_settled_up, network, slashed
+from tests.network.members import Site, Who, is_settled_up, network, slashed
 
 from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.missed_duties import first_penalty
@@ -15,7 +13,7 @@ from atoll.protocol.types import MissedDuty
 
 
 async def test_one_watcher_is_enough_and_a_valid_entry_without_a_replay_earns_nothing(
-    tmp_path: Path,
+    site: Site,
 ) -> None:
     """One cheat lies in its update proof, one in the words that its auditors are paid for; one
     auditor covers for them, the other has never run a step."""
@@ -25,7 +23,7 @@ async def test_one_watcher_is_enough_and_a_valid_entry_without_a_replay_earns_no
         watchers=("",),
         slots=2,
     )
-    async with network(tmp_path, who) as running:
+    async with network(site, who) as running:
         view = await running.until(is_settled_up)
         flipper, masker, *honest = (running.provider(seat) for seat in range(4))
         covering, idle = (running.verifier(slot) for slot in range(2))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
-from tests.network.members import Network, Who, network
-from tests.support.patience import PATIENCE
+from tests.network.members import Network, Site, Who, network
 
 from atoll.protocol.types import SeatIndex
 from atoll.storage.local import LocalStore
@@ -30,19 +28,16 @@ def checkpoints(member: Member) -> list[Pin]:
 async def killed_at_a_checkpoint(running: Network) -> None:
     """kill -9 of the provider and its worker, as soon as there is something to go on from."""
     member = running.cluster.providers[SEAT]
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            if checkpoints(member):
-                break
-            await asyncio.sleep(0.02)
+    while not checkpoints(member):  # noqa: ASYNC110 (files are looked for)
+        await asyncio.sleep(0.02)
     member.process.kill()
     assert "Trained" not in member.journal_file.read_bytes().decode(errors="ignore")
     member.process.start()
 
 
-async def test_a_killed_provider_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_killed_provider_goes_on_where_it_was(site: Site) -> None:
     steps = {"steps": STEPS, "segment_steps": SEGMENT}
-    async with network(tmp_path, Who(), **steps) as running:
+    async with network(site, Who(), **steps) as running:
         await running.until(lambda view, _: bool(view.providers))
         await killed_at_a_checkpoint(running)
         view = await running.until(lambda view, _: bool(view.settled))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from tests.network.members import Who, is_settled_up, network, slashed
+from tests.network.members import Site, Who, is_settled_up, network, slashed
 
 from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.views import JobView
@@ -16,13 +14,13 @@ def progress(view: JobView) -> Progress:
     return [(len(game.moves), game.decided, game.outcome) for game in view.games.values()]
 
 
-async def test_players_are_killed_at_every_move(tmp_path: Path) -> None:
+async def test_players_are_killed_at_every_move(site: Site) -> None:
     """What comes next follows from the chain, so the game goes on and ends as it would have."""
     colluders = dict.fromkeys(range(2), "false-valid")
     who = Who({0: "poison-segment"}, colluders, watchers=("",), slots=2)
     seen: Progress = []
     kills = 0
-    async with network(tmp_path, who) as running:
+    async with network(site, who) as running:
         players = (running.cluster.providers[0], running.cluster.watchers[0])
 
         def has_moved_on(view: JobView, now: int) -> bool:

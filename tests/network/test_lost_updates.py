@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
-from tests.network.members import Network, Who, is_settled_up, network, slashed
+from tests.network.members import Network, Site, Who, is_settled_up, network, slashed
 from tests.support.small_job import damage
 
 from atoll.protocol.pay import round_pay
@@ -15,9 +14,9 @@ LOOK_SECONDS = 0.02
 """Members look at the chain far less often, and get an update only then."""
 
 
-async def test_who_loses_its_update_once_it_is_revealed_is_paid(tmp_path: Path) -> None:
+async def test_who_loses_its_update_once_it_is_revealed_is_paid(site: Site) -> None:
     """A gateway that drips its bytes holds up whoever asks everybody for what is lost."""
-    async with network(tmp_path, Who({0: "drip"}, slots=2)) as running:
+    async with network(site, Who({0: "drip"}, slots=2)) as running:
         await lose_updates(running, {1, 2, 3})
         view = await running.until(is_settled_up)
         holders = [running.provider(seat) for seat in range(4)]

@@ -9,10 +9,9 @@ import asyncio
 import json
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from tests.network.members import Network, Who, everybody, is_settled_up, network
+from tests.network.members import Network, Site, Who, everybody, is_settled_up, network
 
 from atoll.protocol.holders import Holder
 from atoll.protocol.pay import round_pay
@@ -55,10 +54,10 @@ def is_seated(view: JobView, _: int) -> bool:
     return view.open is not None and len(view.providers) == 4 and len(view.verifiers) == 3
 
 
-async def test_who_sits_out_leaves_at_a_settlement_and_is_paid(tmp_path: Path) -> None:
+async def test_who_sits_out_leaves_at_a_settlement_and_is_paid(site: Site) -> None:
     """Of four seats three are enough: the job waits for the paused one until it is resumed."""
     terms = {"rounds": ROUNDS, "min_providers": 3, "min_verifiers": 2}
-    async with network(tmp_path, Who(), **terms) as running:
+    async with network(site, Who(), **terms) as running:
         await running.until(is_seated)
         drained, paused = (running.cluster.providers[i] for i in (DRAINS, PAUSES))
         scheduled = running.cluster.verifiers[OUT_OF_HOURS]

@@ -4,12 +4,11 @@ take bonds by its clocks finds nobody, who says so.
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.network.members import A_DAY, TERMS, Network, Who, everybody, network, submit
+from tests.network.members import A_DAY, TERMS, Network, Site, Who, everybody, network, submit
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.job.standings import Standing, standings
@@ -61,9 +60,9 @@ def ours(running: Network, **terms: int) -> JobView | None:
 
 @pytest.mark.usefixtures("careful")
 async def test_what_cannot_begin_is_left_for_what_pays_and_a_trap_is_refused(
-    tmp_path: Path,
+    site: Site,
 ) -> None:
-    async with network(tmp_path, Who(), **DUST) as running:
+    async with network(site, Who(), **DUST) as running:
         view = await running.until(are_all_there)
         members = {h.account for h in everybody(view)}
         await offer(running, move_seconds=1)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from tests.network.members import Who, is_settled_up, network, slashed
+from tests.network.members import Site, Who, is_settled_up, network, slashed
 
 from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.pay import round_pay
@@ -21,12 +19,12 @@ SHAMMED = "half-served"
 @pytest.mark.parametrize("serves", ["stall", "drip", "half-served"])
 @pytest.mark.parametrize("seats", [(0, 2), (1,)])
 async def test_flips_are_slashed_and_the_job_says_what_it_is_worth(
-    tmp_path: Path, serves: str, seats: tuple[int, ...]
+    site: Site, serves: str, seats: tuple[int, ...]
 ) -> None:
     """What they serve, and how fast, decides whether it is merged, and nothing else."""
     watchers = ("sham",) if len(seats) == 1 and serves == SHAMMED else ()
     who = Who(dict.fromkeys(seats, f"{serves}+flip5"), watchers=watchers, slots=2)
-    async with network(tmp_path, who) as running:
+    async with network(site, who) as running:
         view = await running.until(is_settled_up)
         certified, honest = await running.losses()
         holders = [running.provider(seat) for seat in range(4)]

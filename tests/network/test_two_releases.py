@@ -9,7 +9,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
-from tests.network.members import Network, Who, everybody, is_settled_up, network, submit
+from tests.network.members import Network, Site, Who, everybody, is_settled_up, network, submit
 from tests.support.releases import LAST, Release, add_last
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
@@ -32,11 +32,11 @@ def last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Release]:
     forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
 
-async def test_two_releases(tmp_path: Path, last: Release) -> None:
+async def test_two_releases(site: Site, last: Release) -> None:
     here = numerics_of_members()
     there = here.model_copy(update={"code_digest": last.digest})
     assert there != here
-    async with network(tmp_path, Who(), numerics=there) as running:
+    async with network(site, Who(), numerics=there) as running:
         await check_paid(running)
         members = [*running.cluster.providers, *running.cluster.verifiers]
         for member in members:

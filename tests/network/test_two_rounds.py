@@ -12,12 +12,12 @@ from pathlib import Path
 from tests.network.members import (
     POLL_SECONDS,
     Network,
+    Site,
     Who,
     everybody,
     is_settled_up,
     network,
 )
-from tests.support.patience import PATIENCE
 
 from atoll.job.audit import EQUAL, Extent, JobCheck, audit
 from atoll.job.client import Client
@@ -33,8 +33,8 @@ from atoll_devnet.processes.cluster import STAKE_TOKENS
 WALLET = Address("0x00000000000000000000000000000000000A7011")
 
 
-async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: Path) -> None:
-    async with network(tmp_path, Who(owned=(0,)), CertificateKind.BLS, rounds=2) as running:
+async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(site: Site) -> None:
+    async with network(site, Who(owned=(0,)), CertificateKind.BLS, rounds=2) as running:
         await owned(running)
         view = await running.until(is_settled_up)
         await check_whose_pay_it_is(running)
@@ -43,7 +43,7 @@ async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: 
         keys = [await chain.bls_key(holder.account) for holder in view.verifiers.values()]
         assert len(set(keys)) == 3 and set(map(len, keys)) == {KEY_BYTES}
         budgeted = budget(running.manifest.terms)
-        checked = await audited(running, tmp_path / "outsider")
+        checked = await audited(running, site.folder / "outsider")
     assert view.status is JobStatus.DONE
     for settled_round in view.settled:
         assert settled_round.record.revealed == settled_round.record.available == 0b1111
@@ -66,11 +66,10 @@ async def owned(running: Network) -> None:
     """A provider's owner accepts, which the node waits for, and has its pay sent elsewhere."""
     session, chain = running.session, running.session.chain
     node, owner = running.cluster.providers[0].account, running.cluster.submitter.address
-    async with asyncio.timeout(PATIENCE):
-        while (now := await chain.ownership(node)).proposed != owner:
-            assert now.owner == node
-            assert (await chain.stake(node, Role.PROVIDER)).active == 0  # nothing is staked before
-            await asyncio.sleep(POLL_SECONDS)
+    while (now := await chain.ownership(node)).proposed != owner:
+        assert now.owner == node
+        assert (await chain.stake(node, Role.PROVIDER)).active == 0  # nothing is staked before
+        await asyncio.sleep(POLL_SECONDS)
     async with background_tasks([session.queue.run()]):
         await session.queue.execute("accept", chain.calls.accept_owner(node))
         await session.queue.execute("payee", chain.calls.set_payee(node, WALLET))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import dag_cbor
 from hypothesis import strategies as st
+from libipld import decode_dag_cbor
+
+from atoll.protocol.canonical import encode
 
 EXTREMES = (0, 1, 0x7F, 0x80, 0xFF)
 ALIKE = st.sampled_from([b"", b"\0", b"\xff" * 8, b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xf6"])
@@ -53,7 +55,7 @@ def bent(draw: st.DrawFn, valid: bytes) -> bytes:
 
 def replaced(document: bytes) -> st.SearchStrategy[bytes]:
     """Valid DAG-CBOR with any value at any one place."""
-    places = st.sampled_from(paths(dag_cbor.decode(document)))
+    places = st.sampled_from(paths(decode_dag_cbor(document)))
     return st.builds(lambda path, value: put(document, path, value), places, VALUES)
 
 
@@ -69,9 +71,9 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 def put(data: bytes, path: tuple[Any, ...], value: Any) -> bytes:
     """The document with `value` at the place."""
-    plain: Any = dag_cbor.decode(data)
+    plain: Any = decode_dag_cbor(data)
     target = plain
     for key in path[:-1]:
         target = target[key]
     target[path[-1]] = value
-    return dag_cbor.encode(plain)
+    return encode(plain)

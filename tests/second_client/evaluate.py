@@ -37,8 +37,9 @@ def mean(losses: list[float], counts: list[int]) -> bytes:
 
 def windows_of(manifest: Manifest, tokens: int) -> list[int]:
     """Where the windows of so many held-out tokens start."""
-    last, count = tokens - manifest["model"]["seq"] - 1, manifest["data"]["eval_batches"]
+    length, count = manifest["model"]["seq"], manifest["data"]["eval_batches"]
+    last, times = tokens - length - 1, length if manifest["data"]["aligned"] else 1
     count *= manifest["inner"]["batch"]
     if last < 0 or count == 0:
         raise ValueError("there is no held-out loss")
-    return [last * i // max(1, count - 1) for i in range(count)]
+    return [times * (last // times * i // max(1, count - 1)) for i in range(count)]

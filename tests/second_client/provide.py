@@ -196,8 +196,12 @@ def segment(
 
 def offsets_of(job: Job, seat: codec.Seat, at: int) -> list[int]:
     """Where the sequences of a step of a round begin."""
-    below = job.manifest["data"]["train_tokens"] - job.manifest["model"]["seq"]
-    return batch_offsets(*seat, at, job.manifest["inner"]["batch"], below)
+    data, length = job.manifest["data"], job.manifest["model"]["seq"]
+    below, times = data["train_tokens"] - length, 1
+    if data["aligned"]:
+        below, times = (data["train_tokens"] - 1) // length, length
+    draws = batch_offsets(*seat, at, job.manifest["inner"]["batch"], below)
+    return [draw * times for draw in draws]
 
 
 def batch_of(job: Job, offsets: list[int]) -> Ids:

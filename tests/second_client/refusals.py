@@ -129,6 +129,7 @@ DATA = of(
         "root": octets(32),
         "dtype": one_of("uint8", "uint16", "uint32"),
         "masked": is_boolean,
+        "aligned": is_boolean,
         "train_tokens": integer(2, 2**60 - 1),
         "eval_cid": or_null(is_cid),
         "eval_tokens": integer(0, 2**60 - 1),

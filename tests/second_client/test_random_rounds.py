@@ -115,7 +115,7 @@ def commitments(roll: Roll) -> Iterator[Pair]:
     body = roll.randbytes(64 * roll.randrange(5))
     told = Reveal(*plain.values(), body, b"")
     made = rounds.commitment(mine, seed, seat, raw, plain | {"checkpointCommitments": body}, model)
-    yield made, hashing.commitment(theirs, seed, seat, account, (told, model))
+    yield made, hashing.commitment(theirs, seed, seat, account, reveal=told, model=model)
     found = hashing.accumulate_reveal(seed, seat, Digest(made))
     yield rounds.reveals_accumulator(seed, [(seat, made)]), found
 
@@ -167,7 +167,7 @@ def sealed(roll: Roll) -> Iterator[Pair]:
         tuple(audit_reports.AuditEntry(SeatIndex(s), *duty) for s, duty in plain.items())
     )
     yield rounds.body_of(plain), body.to_bytes()
-    found = audit_reports.audit_report_hash(theirs, seed, (id, account), body.hash, salt)
+    found = audit_reports.audit_report_hash(theirs, seed, id, account, body=body.hash, salt=salt)
     yield rounds.audit_report_hash(mine, seed, (id, raw), body.to_bytes(), salt), found
 
 

@@ -84,6 +84,7 @@ JOBS: dict[str, Changes] = {
         "inner": {"optimizer": "lion", "momentum": "0", "eps": "0", "weight_decay": "0.1"},
         "codec": {"kind": "two_bit", "exponents": COARSE, "moment_exponents": COARSE},
     },
+    "aligned data": {"data": {"aligned": True}},
     "Muon and AdamW, grid4": {"inner": {**MUON, "micro_batch": 4}, "codec": {"kind": "grid4"}},
     "SGD with momentum, signs": {
         "inner": {**SGD, "momentum": "0.9"},

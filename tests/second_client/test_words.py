@@ -9,12 +9,12 @@ import random
 import sys
 from pathlib import Path
 
-import dag_cbor
 import pytest
 from eth_hash.auto import keccak as reference_keccak
 from tests.second_client import words
 
 from atoll.protocol import draws
+from atoll.protocol.canonical import encode
 from atoll.protocol.types import Digest, SeatIndex
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -79,7 +79,7 @@ def _item(depth: int) -> object:
 def test_documents_are_written_and_read_as_dag_cbor() -> None:
     for _ in range(CASES):
         item = _item(3)
-        data = dag_cbor.encode(item)
+        data = encode(item)
         assert words.encode_cbor(item) == data
         assert words.decode_cbor(data) == item
 

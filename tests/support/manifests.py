@@ -60,6 +60,7 @@ DEMO: Plain = {
         "nodes_cid": cid("nodes"),
         "dtype": "uint8",
         "masked": False,
+        "aligned": False,
         "train_tokens": 1_000_000,
         "eval_cid": None,
         "eval_tokens": 0,

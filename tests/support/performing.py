@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tests.support.identities import cid, digest
-from tests.unit.protocol.network import (
+from eth_hash.auto import keccak
+from tests.support.contracts import (
     bitmap,
     checkpoint_commitments_of,
     hashed,
@@ -19,6 +19,7 @@ from tests.unit.protocol.network import (
     numbers,
     reveal_of,
 )
+from tests.support.identities import cid, digest
 
 from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
@@ -42,6 +43,7 @@ from atoll.service.duties import (
     updates,
 )
 from atoll.service.entries import Entry, NotYet
+from atoll_devnet.cheats.providers import Withhold
 from atoll_node.duties import commit, serve, train
 from atoll_verifier.duties import audit, committee
 
@@ -71,6 +73,22 @@ class Begun:
 
 def _after(world: World, command: Any, seconds: float, entry: Entry) -> Begun:
     return Begun(command, world.net.now + int(seconds), lambda: entry)
+
+
+FALSE_FROM: Final = {"lazy": 0, "poison-segment": 0, "wrong-data": 0, "hollow": 1}
+"""By cheat the first of its segments that no run of them gives. What each cheat of these tables
+sends is trained and replayed in `tests/unit/devnet/test_cheat_updates.py`.
+"""
+OF_UPDATES: Final = frozenset(
+    {
+        *("sign-flip", "flip5", "scale", "noise", "omniscient"),
+        *("forged-moments", "forged-second-moments"),
+        *("nan-moments", "garbage-bytes", "garbage-shapes"),
+    }
+)
+"""Cheats whose segments are honest, and whose update is another."""
+NO_UPDATES: Final = frozenset({"nan-moments", "garbage-bytes", "garbage-shapes"})
+"""Of these, the ones whose bytes are no update: nobody says that it has them."""
 
 
 # --- what a round really is ---
@@ -139,7 +157,8 @@ def _train(world: World, member: Member, command: train.DoTrain) -> Begun:
     whole = terms.steps // terms.segment_steps
     seconds = terms.train_seconds * world.pace * world.random.uniform(0.8, 1.2)
     cheat = command.function.kind.removeprefix("cheat-").removesuffix(".v1")
-    most = 1 if cheat == "partial" else whole
+    is_short = cheat == "partial" or (cheat == "alternate" and command.round_id.round % 2 == 0)
+    most = 1 if is_short else whole
 
     def comes_to() -> Entry:
         done = min(most, int(whole * (world.net.now - began) / seconds))
@@ -149,6 +168,8 @@ def _train(world: World, member: Member, command: train.DoTrain) -> Begun:
         reveal, key, tags = reveal_of(name, done)
         world.secrets[command.round_id.round, command.seat, member.account] = key
         reveal = _cheated(cheat, reveal, key, tags)
+        if cheat in NO_UPDATES:
+            world.no_updates.add(reveal.update_root)
         return train.Trained(
             command.round_id.round, reveal, command.round_start_digest, 1.0, seconds
         )
@@ -158,7 +179,7 @@ def _train(world: World, member: Member, command: train.DoTrain) -> Begun:
 
 def _cheated(cheat: str, reveal: Reveal, key: Digest, tags: list[Digest]) -> Reveal:
     """What a cheat of that name reveals instead: of it all that is false is a name."""
-    if cheat in {"train-round", "partial"}:
+    if cheat in {"train-round", "partial", "alternate"}:
         return reveal
     if cheat == "wrong-work-tags":
         lies = [digest(f"invented {j}") for j, _ in enumerate(tags)]
@@ -167,11 +188,12 @@ def _cheated(cheat: str, reveal: Reveal, key: Digest, tags: list[Digest]) -> Rev
         return replace(
             reveal, checkpoint_commitments=b"".join(s + false[at : at + 32] for s, at in mixed)
         )
-    if cheat == "sign-flip":
-        return replace(reveal, update_root=digest("flipped"))
-    if cheat == "hollow":
-        first, rest = reveal.checkpoint_commitments[:64], reveal.checkpoint_commitments[64:]
-        return replace(reveal, checkpoint_commitments=first + bytes(byte ^ 1 for byte in rest))
+    if cheat in OF_UPDATES:
+        return replace(reveal, update_root=hashed(reveal.update_root, keccak(cheat.encode())))
+    if cheat in FALSE_FROM:
+        at = 64 * FALSE_FROM[cheat]
+        true, rest = reveal.checkpoint_commitments[:at], reveal.checkpoint_commitments[at:]
+        return replace(reveal, checkpoint_commitments=true + bytes(byte ^ 1 for byte in rest))
     raise AssertionError(f"no schedule knows what {cheat} reveals")
 
 
@@ -216,11 +238,15 @@ def _get_update(world: World, member: Member, command: updates.DoGetUpdate) -> E
     """Whoever is awake and has it serves it: its provider, or a member that fetched it."""
     has = any(
         world.is_awake(other.account)
-        and (other.account == command.account or _has_update(other, command))
+        and (_serves_own(other, command) or _has_update(other, command))
         for other in world.members
     )
     need(has, "nobody serves it")
-    return updates.UpdateSeen(True)
+    return updates.UpdateSeen(command.update.root not in world.no_updates)
+
+
+def _serves_own(member: Member, command: updates.DoGetUpdate) -> bool:
+    return member.account == command.account and not isinstance(member.behaviour, Withhold)
 
 
 def _has_update(member: Member, command: updates.DoGetUpdate) -> bool:
@@ -231,9 +257,10 @@ def _has_update(member: Member, command: updates.DoGetUpdate) -> bool:
 def _merge(world: World, member: Member, command: merge.DoMerge) -> Entry:
     """Everything that is there and counts is merged: no check names anybody here."""
     record, terms = command.record, MergeTerms.of(Manifest.from_bytes(command.manifest))
-    merged = set(candidates(record, terms))
-    there = available_seats(record.votes, record.committee, record.revealed)
-    state = world.net.state_of(command.round_id.round + 1, str(sorted(numbers(there))))
+    there = candidates(record, terms)
+    merged = there if len(there) >= terms.minimum else ()
+    available = available_seats(record.votes, record.committee, record.revealed)
+    state = world.net.state_of(command.round_id.round + 1, str(sorted(numbers(available))))
     verdict = Verdict(bitmap(set()), len(merged), state, cid(state.hex()), bytes(8))
     return merge.RoundMerged(verdict)
 
@@ -340,6 +367,7 @@ def _challenge(world: World, member: Member, command: challenge.SendChallenge) -
     holder = net.member(Role.PROVIDER, settled_round.holders[command.seat])
     need(not holder.slashed, "slashed")
     if _is_false(world, command.round, command.seat, command.at):
+        world.lost[command.round, command.seat] = command.at
         net.slash(Role.PROVIDER, holder.id, member.account, command.round)
         return Nothing
     return challenge.NotChallenged("it is as revealed")

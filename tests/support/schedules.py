@@ -1,7 +1,7 @@
 """A job's members as pure machines over the contracts' model: days of it in a second, no process.
 
 Rule of this file: the machines are the product's (`atoll_node.machine`, `atoll_verifier.machine`),
-the contracts are `tests.unit.protocol.network`, and all between them is here: a clock, blocks, who
+the contracts are `tests.support.contracts`, and all between them is here: a clock, blocks, who
 is asleep, what work costs in time and what it comes to. Nothing is trained: a round's states and
 work tags are hashes of what they follow from, so that a replay of honest work gives the same, and
 one of a cheat's gives something else.
@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from tests.support.contracts import Refused
 from tests.support.identities import accounts
 from tests.support.manifests import make_manifest, make_terms
 from tests.support.performing import PERFORM, Begun, Nothing
-from tests.unit.protocol.network import Network, Refused
+from tests.unit.protocol.network import Network
 
 from atoll.protocol import events as ev
 from atoll.protocol.terms import terms_to_json_value
@@ -114,6 +115,9 @@ class World:
         signatures: who has signed what, by digest.
         pace: of the time that TRAIN gives, the part that a round's training takes.
         refused: what the contracts would have reverted, by label: told when a test fails.
+        no_updates: roots of updates whose bytes are none.
+        lost: by round and seat the segment that the game it lost was about; how many there are for
+            the update itself.
     """
 
     def __init__(
@@ -127,6 +131,8 @@ class World:
         self.signatures: dict[Digest, dict[Address, int]] = {}
         self.pace = 0.5
         self.refused: list[str] = []
+        self.no_updates: set[Digest] = set()
+        self.lost: dict[tuple[int, int], int] = {}
         self.began = self.net.now
         self.members = [*self._providers(), *self._verifiers()]
         for member in self.members:

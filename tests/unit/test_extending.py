@@ -15,6 +15,7 @@ RECIPES = {
     "A merge rule": ("centred_clip", 5),
     "A model family": ("olmo2", 10),
     "An optimiser": ("lion", 12),
+    "A batch source": ("aligned", 20),
 }
 """Chapter → a sibling whose name is in each file that knows of it, and how many files by hand the
 page should come to, within a quarter (docs, texts and tests among them)."""
@@ -24,9 +25,16 @@ USERS = {
         "sdk/atoll/train/probe_job.py",
         "tests/second_client/test_codecs.py",
         "tests/second_client/test_rounds.py",
-    )
+    ),
+    "aligned": (
+        "sdk/atoll/cli/output.py",
+        "sdk/atoll/numerics/tensors.py",
+        "sdk/atoll/storage/blocks.py",
+        "sdk/atoll/storage/direct.py",
+    ),
 }
-"""Who asks for it, as anybody may: a method, the probe, and jobs that are about other things."""
+"""Who asks for it, as anybody may: a method, the probe, and jobs that are about other things; and
+where the word is of something else."""
 TABLES = re.compile(r"^\| (`.*?`.*?) \|", re.MULTILINE)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.patience import wait_while_it_moves
+from tests.support.patience import STILL_SECONDS, StillnessAlarm, wait_while_it_moves
 
 LOOKS = 100
 
@@ -36,3 +36,22 @@ def test_what_only_writes_a_log_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         wait_while_it_moves(circling, tmp_path, ("moves",), still_s=0.0)
     assert circling.looks < LOOKS
+
+
+def test_the_alarm_of_a_network_is_set_anew_only_where_something_moves(tmp_path: Path) -> None:
+    armed = list[float]()
+    alarm = StillnessAlarm(tmp_path, ("journal.sqlite*",), armed.append)
+    alarm.look()
+    (tmp_path / "log").write_text("goes on")
+    alarm.look()
+    assert armed == []
+    journal = tmp_path / "provider-0" / "journal.sqlite"
+    journal.parent.mkdir()
+    journal.write_text("an entry")
+    alarm.look()
+    alarm.look()
+    assert armed == [STILL_SECONDS]
+    alarm.end()
+    journal.write_text("an entry, and another")
+    alarm.look()
+    assert armed == [STILL_SECONDS]

@@ -331,7 +331,9 @@ def commit_case() -> Json:
         checkpoint_commitments.to_bytes(),
         cid("update"),
     )
-    commitment = hashing.commitment(ROUND_ID, SEED, SeatIndex(5), ACCOUNT, (reveal, MODEL))
+    commitment = hashing.commitment(
+        ROUND_ID, SEED, SeatIndex(5), ACCOUNT, reveal=reveal, model=MODEL
+    )
     other = digest("another commitment")
     first = hashing.accumulate_reveal(SEED, SeatIndex(5), commitment)
     return {
@@ -454,7 +456,9 @@ def audit_report_case() -> Json:
         audit_reports.AuditEntry(SeatIndex(200), 3, digest("own")),
     )
     body, salt, id = audit_reports.AuditReport(duties), digest("audit report's salt"), HolderId(9)
-    sealed = audit_reports.audit_report_hash(ROUND_ID, AUDIT_SEED, (id, MEMBER), body.hash, salt)
+    sealed = audit_reports.audit_report_hash(
+        ROUND_ID, AUDIT_SEED, id, MEMBER, body=body.hash, salt=salt
+    )
     return {
         "account": MEMBER,
         "auditSeed": text(AUDIT_SEED),

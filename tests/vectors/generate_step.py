@@ -262,6 +262,11 @@ JOBS: Mapping[str, Changes] = {
         "inner": {"micro_batch": 1},
         "codec": {"kind": "grid8"},
     },
+    "aligned": {
+        "data": {"dtype": "uint16", "masked": True, "aligned": True},
+        "inner": {"micro_batch": 2},
+        "codec": {"kind": "grid8"},
+    },
 }
 ADAPTERS: Changes = {
     "lora": {"rank": 2, "alpha": "5", "targets": ["q", "v", "down"]},
@@ -295,6 +300,13 @@ def weights_of(manifest: Manifest) -> tuple[Json, Base | None]:
     base = freeze(weights.items(), tree_root(weights), manifest.model, manifest.lora, operations())
     pieces = write_params(param_shapes(manifest.model), weights.__getitem__)
     return {"frozenWeights": b"".join(pieces).hex()}, base
+
+
+def offsets_of(manifest: Manifest) -> list[int]:
+    """Where the sequences of the first step begin."""
+    data, seq = manifest.data, manifest.model.seq
+    draws = batch_offsets(DATA_SEED, SEAT, 0, manifest.inner.batch, data.windows(seq))
+    return [data.stride(seq) * draw for draw in draws]
 
 
 def training(changes: Changes) -> Json:
@@ -332,9 +344,7 @@ def training(changes: Changes) -> Json:
         "initialWeights": bits(model.params[min(model.params)]),
         "globalDigest": model.digest().hex(),
         "step": {
-            "offsets": batch_offsets(
-                DATA_SEED, SEAT, 0, manifest.inner.batch, len(tokens) - manifest.model.seq
-            ),
+            "offsets": offsets_of(manifest),
             "norm": np.array(step.work.norm, ">f8").tobytes().hex(),
             "losses": np.array(step.work.losses, ">f4").tobytes().hex(),
             "stateRoots": [part.hex() for part in state_roots(step.state)],
@@ -366,7 +376,11 @@ def held_out(changes: Changes) -> Json:
     return {
         "manifest": manifest.to_bytes().hex(),
         "tokens": tokens.tobytes().hex(),
-        "windows": window_starts(len(tokens) - manifest.model.seq - 1, count),
+        "windows": window_starts(
+            len(tokens) - manifest.model.seq - 1,
+            count,
+            stride=manifest.data.stride(manifest.model.seq),
+        ),
         "loss": float_bytes(">d", held_out_loss(first, manifest, tokens)).hex(),
         "lossNotFinite": float_bytes(">d", held_out_loss(broken, manifest, tokens)).hex(),
     }

@@ -66,7 +66,7 @@ contract ImportSteps is IOneStep {
         bytes memory key = abi.encodePacked(
             "atoll.batch.v1", context[0:32], uint16(_big(context[32:64])), uint32(_big(context[96:128]))
         );
-        uint256 start = _draw(key, sequence, Operands.word(attributes, 4));
+        uint256 start = Operands.word(attributes, 5) * _draw(key, sequence, Operands.word(attributes, 4));
         return Need(0, width * (start + element % row), width);
     }
 
@@ -134,7 +134,7 @@ contract ImportSteps is IOneStep {
         revert NoSuchOperation(op);
     }
 
-    /// @return i32: the id, or −1 − id where the highest bit of a blinded tag says that it is no
+    /// @return i32: the id, or −1 − id where the highest bit of a word says that it is no
     /// target
     function _token(bytes calldata attributes, uint256 word) private pure returns (uint256) {
         uint256 bit = 1 << (8 * Operands.word(attributes, 2) - 1);

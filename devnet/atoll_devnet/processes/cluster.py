@@ -10,7 +10,7 @@ import json
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -184,6 +184,12 @@ class Cluster:
         yield from self.verifiers
         yield from self.watchers
 
+    @property
+    def names(self) -> dict[Address, str]:
+        """What pages and reports call everybody."""
+        known = {member.account: member.name for member in self.members}
+        return known | {Address(self.submitter.address): "the submitter"}
+
     async def __aenter__(self) -> Self:
         try:
             await self.start()
@@ -219,10 +225,11 @@ class Cluster:
         key = self._make_key(self.submitter_folder)
         password = key.password_file.read_text(encoding="utf-8")
         self._submitter = load_key(key.keystore, password)
-        self._deployment.save(self.submitter_folder / "deployment.json")
         self.providers = [self._make(PROVIDER, i) for i in range(self.config.providers)]
         self.verifiers = [self._make(VERIFIER, i) for i in range(self.config.verifiers)]
         self.watchers = [self._make(WATCHER, i) for i in range(self.config.watchers)]
+        self._deployment = replace(self._deployment, names=self.names)
+        self._deployment.save(self.submitter_folder / "deployment.json")
         funded = self.members if beginning is None else iter(self.watchers)
         grants = [Grant(member.account, STAKE_TOKENS) for member in funded]
         if beginning is None:

@@ -12,6 +12,7 @@ from typing import Any
 from atoll.chain.structs import Escrow
 from atoll.job.ledger.entries import RoundTimes
 from atoll.job.ledger.ledger import Ledger
+from atoll.job.ledger.overview import NOTHING_BESIDE, Beside
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Address
 from atoll.protocol.views import JobView
@@ -53,6 +54,7 @@ class RunResult:
     update_bytes: int
     result_dir: Path | None
     stranger: Mapping[str, int] = field(default_factory=dict)
+    beside: Beside = NOTHING_BESIDE
 
     @property
     def view(self) -> JobView:
@@ -62,7 +64,7 @@ class RunResult:
     @property
     def names(self) -> Mapping[Address, str]:
         """What the network calls its members."""
-        return {member.account: member.name for member in self.cluster.members}
+        return self.cluster.names
 
 
 def measured_document(result: RunResult, metrics: Mapping[str, Metrics]) -> dict[str, Any]:

@@ -31,7 +31,8 @@ from atoll_devnet.report.observer import INITIAL
 def build_report(result: RunResult) -> dict[str, Any]:
     """The report as plain data, ready to be written as JSON."""
     metrics = {member.name: Metrics.of(member) for member in result.cluster.members}
-    document = job_document(result.ledger, figures_of(result), name_of(result.names))
+    name = name_of(result.names)
+    document = job_document(result.ledger, figures_of(result), name, result.beside)
     document["money"]["faults"] = result.ledger.faults_against(result.escrow)
     for row in document["rounds"]:
         row["eval_loss"] = _number(result.losses.get(row["round"]))
@@ -54,7 +55,7 @@ def build_report(result: RunResult) -> dict[str, Any]:
 def figures_of(result: RunResult) -> list[RoundFigures]:
     """The models' losses, with those that the observer computed where no committee signed any."""
     return [
-        replace(item, own=loss_bytes(result.losses[item.merged - 1]))
+        replace(item, computed=loss_bytes(result.losses[item.merged - 1]))
         if item.certified is None and item.merged - 1 in result.losses
         else item
         for item in known(None, result.view)

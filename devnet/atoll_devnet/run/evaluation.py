@@ -14,9 +14,8 @@ from atoll.train.initial_model import open_initial_state
 from atoll.train.probe import pin_torch
 from atoll.train.stored_states import read_global_state
 from atoll.train.tokenizer import open_tokenizer
-from atoll_devnet.handles import ANSWER, EVAL_LOSS, SAMPLE_TEXT, SIZES
+from atoll_devnet.handles import ANSWER, EVAL_LOSS, SAMPLE_PROMPT, SAMPLE_TEXT, SIZES
 
-PROMPT = "def "
 SAMPLE_TOKENS = 240
 
 
@@ -42,7 +41,7 @@ def sample_text(manifest: bytes, merged: bytes, store_dir: str) -> str:
     tokenizer = open_tokenizer(store, spec.data.tokenizer_cid)
     sampling = Sampling(length=SAMPLE_TOKENS)
     weights = full_weights(state.params, spec, store)
-    return generate(weights, spec.model, tokenizer, PROMPT, sampling)
+    return generate(weights, spec.model, tokenizer, SAMPLE_PROMPT, sampling)
 
 
 @SIZES.runs

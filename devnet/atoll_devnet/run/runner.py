@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from atoll.chain.structs import Escrow
+from atoll.dashboard.fees import Fees
 from atoll.dashboard.page import write_page
 from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
 from atoll.job.handle import JobHandle
 from atoll.job.ledger.ledger import Ledger
+from atoll.job.ledger.overview import Beside, Sample
 from atoll.protocol.keeper_calls import keeper_calls
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Address, JobId, Phase
@@ -24,7 +26,7 @@ from atoll.service.background_tasks import background_tasks
 from atoll.service.duties.send_keeper_calls import is_over as has_ended
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
-from atoll_devnet.handles import ANSWER, SAMPLE_TEXT, SIZES
+from atoll_devnet.handles import ANSWER, SAMPLE_PROMPT, SAMPLE_TEXT, SIZES
 from atoll_devnet.processes.chain import block_interval
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.processes.warm import warm_context
@@ -237,6 +239,9 @@ async def finish(running: Running, options: RunOptions) -> Result:
     escrow = await running.client.chain.escrow(view.job_id, block)
     result_dir, sample = await _export(running, view, options.folder / "result")
     result = await _result(running, ledger, escrow, result_dir)
+    given = Sample(SAMPLE_PROMPT, sample, len(view.settled)) if sample else None
+    gas = await Fees().of(running.client.chain, ledger)
+    result = replace(result, beside=Beside(result.manifest, gas=gas, sample=given))
     report = build_report(result)
     for path in {options.folder / "report.json", options.report or options.folder / "report.json"}:
         write_report(report, path)

@@ -95,9 +95,9 @@ class SendReveal(ContractCall):
             log.warning("the update is damaged here, and made again", cause=lost, **where)
             segments = CheckpointCommitments.from_bytes(self.reveal.checkpoint_commitments).segments
             await make_again(effects, view, self.training, segments)
-        done = await ContractCall.perform(self, effects, view)
+        sent = await ContractCall.perform(self, effects, view)
         await asyncio.to_thread(release, store, view.job_id, self.round)
-        return done
+        return sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,9 @@ def _commit(state: ProviderState, owed: Obligation) -> AnyCommand | None:
         return None
     # In round 0 the chain does not know the model that everybody makes from the manifest.
     model = trained.model if view.settled else ZERO_DIGEST
-    value = commitment(running.round_id, running.seed, seat, state.me, (trained.reveal, model))
+    value = commitment(
+        running.round_id, running.seed, seat, state.me, reveal=trained.reveal, model=model
+    )
     value = behaviour.commit_override(view, value)
     return SendCommit(running.round, seat, running.seed, value)
 

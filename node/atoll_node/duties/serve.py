@@ -87,17 +87,17 @@ def decide_serve(state: ProviderState) -> Decision:
     What takes longer to make than votes are waited for would only keep us from the next round.
     """
     view, seat, running = state.view, seat_of(state), state.view.open
-    told = running.reveals.get(seat) if running is not None and seat is not None else None
-    if running is None or seat is None or told is None or running.phase is not Phase.MERGE:
+    revealed = running.reveals.get(seat) if running is not None and seat is not None else None
+    if running is None or seat is None or revealed is None or running.phase is not Phase.MERGE:
         return Decision("serve", "nothing is being fetched of us")
     trained, training = trained_of(state, seat), training_of(state, seat)
-    is_ours = trained is not None and told.reveal == trained.reveal
-    if trained is None or training is None or not is_ours or not told.reveal.update_cid:
+    is_ours = trained is not None and revealed.reveal == trained.reveal
+    if trained is None or training is None or not is_ours or not revealed.reveal.update_cid:
         return Decision("serve", "what was revealed is not what was trained here")
     under_way = [
         c
         for c in state.in_flight.values()
-        if isinstance(c, DoServe) and c.commitment == told.commitment
+        if isinstance(c, DoServe) and c.commitment == revealed.commitment
     ]
     if under_way and state.now < running.votes_end:  # it may take longer than until the next look
         return Decision("serve", "looks after our update", tuple(under_way))
@@ -108,9 +108,9 @@ def decide_serve(state: ProviderState) -> Decision:
     merge = view.require_terms().merge_seconds
     opened = running.half_merge - merge // 2
     look = max(0, state.now - opened) // max(1, merge // LOOKS)
-    about = (running.round, told.commitment, look)
+    about = (running.round, revealed.commitment, look)
     if state.entries.of(DoServe, *about) is not None:
         return Decision("serve", "our update is here")
-    segments = CheckpointCommitments.from_bytes(told.reveal.checkpoint_commitments).segments
-    command = DoServe(*about, told.reveal.update_cid, segments, training)
+    segments = CheckpointCommitments.from_bytes(revealed.reveal.checkpoint_commitments).segments
+    command = DoServe(*about, revealed.reveal.update_cid, segments, training)
     return Decision("serve", "looks after our update", (command,))

@@ -145,15 +145,15 @@ class DoTrain(commands.Work[Trained]):
         context.journal.measure(view.job_id, round_, "trained_steps", steps)
         # Last: whatever failed before is asked for again, and has to end in time then, too.
         deadline_file(effects.store_dir, self.round_id, self.data_seed).unlink(missing_ok=True)
-        told = (work.loss, work.seconds, work.diverged)
-        return Done(Trained(round_, reveal, self.round_start_digest, *told))
+        measured = (work.loss, work.seconds, work.diverged)
+        return Done(Trained(round_, reveal, self.round_start_digest, *measured))
 
     async def _with_models(self, effects: Effects, view: JobView) -> tuple[EarlierRound, ...]:
-        found = list[EarlierRound]()
-        for one in self.earlier:
-            cid = await model_of_round(effects, view, one.round, self.manifest)
-            found.append(replace(one, global_state_cid=cid))
-        return tuple(found)
+        fetched = list[EarlierRound]()
+        for start in self.earlier:
+            cid = await model_of_round(effects, view, start.round, self.manifest)
+            fetched.append(replace(start, global_state_cid=cid))
+        return tuple(fetched)
 
 
 async def make_again(effects: Effects, view: JobView, training: DoTrain, segments: int) -> None:
@@ -279,13 +279,13 @@ def _earlier(
     if held is None:
         return ()
     rounds = earlier_rounds(view, Manifest.from_bytes(spec), round, seat, held.id)
-    found = list[EarlierRound]()
-    for one in rounds:
-        before = round_of(view, one)
+    starts = list[EarlierRound]()
+    for index in rounds:
+        before = round_of(view, index)
         assert before is not None  # it was revealed
         seed = before.seed if isinstance(before, OpenRound) else before.record.seed
-        found.append(EarlierRound(one, seed, b""))
-    return tuple(found)
+        starts.append(EarlierRound(index, seed, b""))
+    return tuple(starts)
 
 
 def _deadline(state: ProviderState, training: DoTrain) -> tuple[TellDeadline, ...]:
@@ -351,11 +351,11 @@ def is_hopeless(state: ProviderState) -> bool:
     if view.is_last(view.round):
         return False
     whole = view.require_terms().segments
-    for done in state.entries.all_of(Trained):
-        segments = CheckpointCommitments.from_bytes(done.reveal.checkpoint_commitments).segments
-        is_short = done.diverged and not is_whole_enough(segments, whole)
+    for trained in state.entries.all_of(Trained):
+        segments = CheckpointCommitments.from_bytes(trained.reveal.checkpoint_commitments).segments
+        is_short = trained.diverged and not is_whole_enough(segments, whole)
         if is_short and not any(
-            settled_round.verdict.merged for settled_round in view.settled[done.round :]
+            settled_round.verdict.merged for settled_round in view.settled[trained.round :]
         ):
             return True
     return False

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from eth_utils.address import is_address, to_checksum_address
 
@@ -17,6 +19,9 @@ from atoll.protocol.types import Address, Domain
 
 DEVELOPMENT_CHAINS = frozenset({1337, 31337})
 """Of Ganache and Anvil: everybody is on this machine, and the chain begins anew at each start."""
+_EXPLORER: Final = re.compile(r"https?://[^\s\"'<>\\]{1,200}", re.ASCII)
+MOST_NAME: Final = 64
+"""Characters of an account's name."""
 REQUIRED = (
     "AtollToken",
     "Config",
@@ -41,11 +46,16 @@ class Deployment:
         block: the block before which none of them has said anything.
         addresses: contract name to address; "AtollToken" is the ERC-20 of stakes and pay, and
             "BlsPolicy" is among them where the chain has what it calls.
+        explorer: where people look at the chain: pages link to its `/tx/`, `/address/` and
+            `/block/`; empty where there is none.
+        names: what some accounts are called, as a development network's members are.
     """
 
     chain_id: int
     block: int
     addresses: Mapping[str, Address]
+    explorer: str = ""
+    names: Mapping[Address, str] = field(default_factory=dict)
 
     @property
     def domain(self) -> Domain:
@@ -58,6 +68,8 @@ class Deployment:
             "chain_id": self.chain_id,
             "block": self.block,
             "addresses": dict(sorted(self.addresses.items())),
+            **({"explorer": self.explorer} if self.explorer else {}),
+            **({"names": dict(sorted(self.names.items()))} if self.names else {}),
         }
         return json.dumps(document, indent=2) + "\n"
 
@@ -72,6 +84,7 @@ class Deployment:
             document = loads(text)
             chain_id, block = int(document["chain_id"]), int(document["block"])
             addresses = dict(document["addresses"])
+            explorer, names = document.get("explorer", ""), dict(document.get("names", {}))
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"malformed deployment: {_lack(error)}") from error
         missing = [name for name in REQUIRED if name not in addresses]
@@ -84,6 +97,8 @@ class Deployment:
             chain_id,
             block,
             {name: Address(to_checksum_address(value)) for name, value in addresses.items()},
+            checked_explorer(explorer),
+            _checked_names(names),
         )
 
     def save(self, path: Path) -> None:
@@ -113,6 +128,21 @@ class Deployment:
                 f"{path} is no deployment file: {error}",
                 next_step="pass the file that `atoll network deploy --out` wrote",
             ) from error
+
+
+def checked_explorer(url: object) -> str:
+    """A web address without its last slash. Raises ConfigError: pages make links of it."""
+    if url == "" or (isinstance(url, str) and _EXPLORER.fullmatch(url)):
+        return url.rstrip("/")
+    raise ConfigError("the deployment's explorer is no https:// or http:// address")
+
+
+def _checked_names(names: Mapping[str, object]) -> dict[Address, str]:
+    """Raises ConfigError where one is of no account, or no short text."""
+    for account, name in names.items():
+        if not is_address(account) or not isinstance(name, str) or not 0 < len(name) <= MOST_NAME:
+            raise ConfigError(f"the deployment's name of {account} is none")
+    return {Address(to_checksum_address(account)): str(name) for account, name in names.items()}
 
 
 def _lack(error: Exception) -> str:

@@ -333,18 +333,18 @@ class EventIndex:
         if row is None:
             self._db.execute("INSERT INTO meta VALUES (?, ?, ?, ?)", (*mine, chain.genesis))
             return
-        held, genesis = tuple(row)[:3], row["genesis"]
+        held, genesis = (row[0], row[1], row[2]), row["genesis"]
         is_another_chain = len({genesis, chain.genesis} - {b""}) > 1
         if held != mine or is_another_chain:
             self._db.close()
             raise ConfigError(
-                f"{path} holds the events of {_named(held, genesis)}, "
-                f"not those of {_named(mine, chain.genesis)}",
+                f"{path} holds the events of {_named(*held, genesis)}, "
+                f"not those of {_named(*mine, chain.genesis)}",
                 next_step="use a folder of its own for each network: another --home (ATOLL_HOME), "
                 "or a service's data_dir",
             )
 
 
-def _named(start: tuple[int, str, int], genesis: bytes) -> str:
-    (chain_id, rounds, from_block), began = start, genesis.hex() or "unknown"
+def _named(chain_id: int, rounds: str, from_block: int, genesis: bytes) -> str:
+    began = genesis.hex() or "unknown"
     return f"{rounds} on chain {chain_id} (block 0 is {began}) from block {from_block}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -57,6 +57,9 @@ def deploy(
     unbonding_days: Annotated[int, typer.Option(min=1, max=365)] = 7,
     change_days: Annotated[int, typer.Option(min=1, max=30)] = 2,
     settings: Settings = None,
+    explorer: Annotated[
+        str, typer.Option(metavar="URL", help="Where people look at the chain: pages link there.")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before paying gas.")] = False,
     rpc: Rpc = DEFAULT_RPC,
     keystore: Keystore = None,
@@ -69,10 +72,12 @@ def deploy(
     """
     from atoll.chain.deploy import DEFAULT_PARAMS, DeployConfig
     from atoll.chain.deploy import deploy as put_on_chain
+    from atoll.chain.deployment import checked_explorer
     from atoll.chain.keys import load_key
     from atoll.job.groups import wei_of
 
     _require_new(out)
+    explorer = checked_explorer(explorer)
     if keystore is None:
         raise ConfigError("which key deploys?", next_step="pass --keystore FILE")
     config = DeployConfig(
@@ -86,6 +91,7 @@ def deploy(
     account = load_key(keystore.expanduser(), password_from(password_file))
     _agree(config, account.address, yes=yes, json=json)
     made = asyncio.run(put_on_chain(rpc.split(","), account, config))
+    made = replace(made, explorer=explorer)
     _save(made, out, json=json)
     say(f"{out} has the deployment: whoever joins the network needs it")
     if "BlsPolicy" not in made.addresses:
@@ -110,8 +116,8 @@ def show(rpc: Rpc = DEFAULT_RPC, deployment: DeploymentFile = None, json: Json =
             "configuration": plain(now),
         }, proposal_lines(now)
 
-    found, proposed = _asked(rpc, deployment, read)
-    emit(found, "\n".join([*_lines(found), *proposed]), as_json=json)
+    contracts, proposed = _asked(rpc, deployment, read)
+    emit(contracts, "\n".join([*_lines(contracts), *proposed]), as_json=json)
 
 
 @app.command()
@@ -132,7 +138,7 @@ def fund(
     from atoll.job.groups import wei_of
 
     sent = asyncio.run(fund_all(network, members, wei_of(tokens), wei_of(coin)))
-    text = "\n".join(f"{one['address']}  {one['text']}" for one in sent)
+    text = "\n".join(f"{each['address']}  {each['text']}" for each in sent)
     emit(sent, text, as_json=json)
 
 
@@ -223,11 +229,11 @@ def _agree(config: DeployConfig, payer: str, *, yes: bool, json: bool) -> None:
     agree("deploy a network", yes=yes, as_json=json)
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    lines = [f"chain {found['chain_id']}, at block {found['block']}"]
-    for name, address in found["addresses"].items():
+def _lines(contracts: dict[str, Any]) -> list[str]:
+    lines = [f"chain {contracts['chain_id']}, at block {contracts['block']}"]
+    for name, address in contracts["addresses"].items():
         lines.append(f"{name:<17} {address}")
-        for view, value in found["parameters"].get(name, {}).items():
+        for view, value in contracts["parameters"].get(name, {}).items():
             if view in SAID_IN_WORDS:
                 continue
             if isinstance(value, dict):

@@ -50,9 +50,9 @@ def earnings(
     Everything is counted from the contracts' events; exits with 5 where the lines do not add up to
     the jobs' ledgers, or to what the contracts hold: stake, what games owe, what could not be sent.
     """
-    data, lines = asyncio.run(_told(whose, job, explain=explain))
+    data, lines = asyncio.run(_earnings_of(whose, job, explain=explain))
     emit(data, "\n".join(lines), as_json=json)
-    faults = [fault for told in (*data["jobs"], data["beside"]) for fault in told["faults"]]
+    faults = [fault for part in (*data["jobs"], data["beside"]) for fault in part["faults"]]
     if faults:
         raise ProtocolError(f"the ledger does not add up: {faults[0]}", next_step="report this")
 
@@ -79,7 +79,7 @@ def claim(
     emit(data, "\n".join(lines), as_json=json)
 
 
-async def _told(
+async def _earnings_of(
     whose: Whose, job: int | None, *, explain: bool
 ) -> tuple[dict[str, Any], list[str]]:
     from atoll.job.event_text import tokens
@@ -130,15 +130,15 @@ async def _beside(
     ownership = await chain.ownership(me)
     paid_to = dict.fromkeys((me, ownership.payee))
     has = holdings(known.events, me, paid_to)
-    found = HeldByContracts(
+    held = HeldByContracts(
         sum(stake.active + stake.unbonding for stake in stakes),
         {who: await chain.owed_by_games(who, block) for who in paid_to},
         await chain.kept(me, block),
     )
     lies = {
         "stakes": [stake.to_json_value() for stake in stakes],
-        "owed_by_games_wei": {who: str(wei) for who, wei in found.owed.items()},
-        "kept_wei": str(found.kept),
+        "owed_by_games_wei": {who: str(wei) for who, wei in held.owed.items()},
+        "kept_wei": str(held.kept),
         "owner": ownership.owner,
         "payee": ownership.payee,
         "wallets_wei": {
@@ -146,9 +146,9 @@ async def _beside(
             for who in dict.fromkeys((me, ownership.owner, ownership.payee))
         },
     }
-    faults = list(has.faults(found))
+    faults = list(has.faults(held))
     data = {"beside": has.to_json_value() | {"faults": faults}, "lies": lies}
-    lines = [*_shares(has), *_games(has), *_slots(stakes, found, lies)]
+    lines = [*_shares(has), *_games(has), *_slots(stakes, held, lies)]
     return data, [*lines, *(f"  but: {fault}" for fault in faults)]
 
 
@@ -193,7 +193,7 @@ def _games(has: Holdings) -> list[str]:
     return lines
 
 
-def _slots(stakes: list[Stake], found: HeldByContracts, lies: dict[str, Any]) -> list[str]:
+def _slots(stakes: list[Stake], held: HeldByContracts, lies: dict[str, Any]) -> list[str]:
     from atoll.job.event_text import tokens
     from atoll.protocol.types import Role
 
@@ -205,11 +205,11 @@ def _slots(stakes: list[Stake], found: HeldByContracts, lies: dict[str, Any]) ->
     ]
     lines += [
         f"waiting    {tokens(wei)} owed by games to {who}: `atoll claim`"
-        for who, wei in found.owed.items()
+        for who, wei in held.owed.items()
         if wei
     ]
-    if found.kept:
-        lines.append(f"waiting    {tokens(found.kept)} kept, as its payee could not be sent it")
+    if held.kept:
+        lines.append(f"waiting    {tokens(held.kept)} kept, as its payee could not be sent it")
     for who, wei in lies["wallets_wei"].items():
         is_payee = " (pay goes there)" * (who == lies["payee"])
         lines.append(f"wallet     {tokens(int(wei))} has {who}{is_payee}")
@@ -233,13 +233,15 @@ async def _gas(whose: Whose, reader: Reader) -> dict[str, Any]:
     }
 
 
-def _sums(told: Statement) -> list[str]:
+def _sums(statement: Statement) -> list[str]:
     from atoll.job.event_text import tokens
     from atoll.job.ledger.entries import State
 
-    parts = [f"{tokens(told.total(state))} {state}" for state in State if told.total(state)]
-    penalty = [f"{tokens(told.penalty)} taken from bonds"] if told.penalty else []
-    return [f"job {told.job:<6} " + (", ".join([*parts, *penalty]) or "nothing yet")]
+    parts = [
+        f"{tokens(statement.total(state))} {state}" for state in State if statement.total(state)
+    ]
+    penalty = [f"{tokens(statement.penalty)} taken from bonds"] if statement.penalty else []
+    return [f"job {statement.job:<6} " + (", ".join([*parts, *penalty]) or "nothing yet")]
 
 
 def _text(line: Line) -> str:
@@ -262,7 +264,7 @@ async def _claimed(
 
     me = whose.account
     async with whose.reading() as reader:
-        known, due = await _found(reader, me, job, is_patient=is_patient)
+        known, due = await _claimable(reader, me, job, is_patient=is_patient)
         if due:
             async with whose.sending() as send:
                 for key, call in transactions(due, reader.chain.calls):
@@ -284,25 +286,29 @@ async def _claimed(
 
 
 def _of_job(known: KnownOfAccount, account: Address, job: int | None) -> list[Statement]:
-    return [told for told in known.statements(account) if job is None or told.job == job]
+    return [
+        statement for statement in known.statements(account) if job is None or statement.job == job
+    ]
 
 
-async def _found(
+async def _claimable(
     reader: Reader, me: Address, job: int | None, *, is_patient: bool
 ) -> tuple[KnownOfAccount, list[Collect]]:
     """What can be claimed; the patient wait for it, unless all was, and nothing is to come."""
     from atoll.job.collecting import later
     from atoll.job.ledger.entries import State
 
-    said = ""
+    news = ""
     while True:
         known = await reader.look(me)
         due = await _due(reader, known, me, job)
-        told = _of_job(known, me, job)
-        is_all_paid = any(one.total(State.PAID) for one in told) and not any(later(told))
+        statements = _of_job(known, me, job)
+        is_all_paid = any(statement.total(State.PAID) for statement in statements) and not any(
+            later(statements)
+        )
         if due or is_all_paid or not is_patient:
             return known, due
-        said = _say_news(_wait_text(list(later(told))), said)
+        news = _say_news(_wait_text(list(later(statements))), news)
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -313,9 +319,9 @@ def _wait_text(waits: list[Later]) -> str:
     return f"waits: {_later_text(waits[0])}"
 
 
-def _say_news(text: str, said: str) -> str:
+def _say_news(text: str, before: str) -> str:
     """Says what was not said last. Returns what is said now."""
-    if text != said:
+    if text != before:
         say(text)
     return text
 

@@ -29,7 +29,9 @@ async def fund_all(
     """
     accounts = [account_of(text) for text in members]
     async with network.open(must_sign=True) as client, client.sending() as queue:
-        return [await _fund(client, queue, account, (tokens, coin)) for account in accounts]
+        return [
+            await _fund(client, queue, account, tokens=tokens, coin=coin) for account in accounts
+        ]
 
 
 def account_of(text: str) -> Address:
@@ -46,14 +48,14 @@ def account_of(text: str) -> Address:
 
 
 async def _fund(
-    client: Client, queue: TxQueue, to: Address, wanted: tuple[int, int]
+    client: Client, queue: TxQueue, to: Address, *, tokens: int, coin: int
 ) -> dict[str, Any]:
     """Of tokens and of the chain's coin, in wei."""
     from atoll.chain.call import Call
     from atoll.chain.txqueue import unspent_key
     from atoll.job.event_text import tokens as shown
 
-    chain, (tokens, coin) = client.chain, wanted
+    chain = client.chain
     has, has_coin = await chain.token_balance(to), await chain.native_balance(to)
     lacks, lacks_coin = max(0, tokens - has), max(0, coin - has_coin)
     await _check(client, lacks, lacks_coin)

@@ -120,13 +120,13 @@ def pause(*, way: Way, json: Json = False) -> None:
     """Have no new job created, by the owner's key. Everything else goes on: open jobs to their end,
     members that join them, audits, games, claims, refunds, and stake in and out.
     """
-    _done(way, json, lambda chain, now: _pausing(chain, now, paused=True))
+    _carried_out(way, json, lambda chain, now: _pausing(chain, now, paused=True))
 
 
 @governing()
 def resume(*, way: Way, json: Json = False) -> None:
     """Have jobs created again, by the owner's key."""
-    _done(way, json, lambda chain, now: _pausing(chain, now, paused=False))
+    _carried_out(way, json, lambda chain, now: _pausing(chain, now, paused=False))
 
 
 @governing()
@@ -152,25 +152,25 @@ def propose(
             next_step="pass --set KEY=VALUE, as often as you like, or --policy ADDRESS, or --drop",
         )
     if drop:
-        _done(way, json, _dropping)
+        _carried_out(way, json, _dropping)
     elif policy is not None:
         wanted = known_address(policy, "--policy")
-        _done(way, json, lambda chain, now: _proposing_policy(chain, now, wanted))
+        _carried_out(way, json, lambda chain, now: _proposing_policy(chain, now, wanted))
     else:
-        _done(way, json, lambda chain, now: _proposing_params(chain, now, settings or []))
+        _carried_out(way, json, lambda chain, now: _proposing_params(chain, now, settings or []))
 
 
 @governing()
 def apply(*, way: Way, json: Json = False) -> None:
     """Apply what was proposed and has waited for long enough: anybody may, and pays the gas."""
-    _done(way, json, lambda chain, now: _applying(chain, now, way))
+    _carried_out(way, json, lambda chain, now: _applying(chain, now, way))
 
 
 @owner.command()
 @governing()
 def show(*, way: Way, json: Json = False) -> None:
     """Show who owns the network, who may accept to, and what it has proposed."""
-    _told(asyncio.run(_read(way)), as_json=json)
+    _show(asyncio.run(_read(way)), as_json=json)
 
 
 @owner.command("propose")
@@ -184,14 +184,16 @@ def propose_owner(
     """Say who shall own the network, by its owner's key; nothing changes before that one runs
     `accept`. The zero address takes a proposal back.
     """
-    _done(way, json, lambda chain, now: _handing(chain, now, known_address(address, "ADDRESS")))
+    _carried_out(
+        way, json, lambda chain, now: _handing(chain, now, known_address(address, "ADDRESS"))
+    )
 
 
 @owner.command()
 @governing()
 def accept(*, way: Way, json: Json = False) -> None:
     """Own the network from now on, by the key that was proposed."""
-    _done(way, json, lambda chain, now: _accepting(chain, now, way))
+    _carried_out(way, json, lambda chain, now: _accepting(chain, now, way))
 
 
 async def _pausing(chain: AtollChain, now: Configuration, *, paused: bool) -> Plan:
@@ -327,7 +329,7 @@ def _on(second: int) -> str:
     return f"{moment(second)} on"
 
 
-def _done(way: Way, json: bool, planned: Planned) -> None:
+def _carried_out(way: Way, json: bool, planned: Planned) -> None:
     """Says what a command is about to do, asks, does it, and tells what is so then."""
     if not way.unsigned:
         asyncio.run(_finished(way))
@@ -342,7 +344,7 @@ def _done(way: Way, json: bool, planned: Planned) -> None:
     if plan.calls:
         agree(plan.action, yes=way.yes, as_json=json)
         asyncio.run(_sent(way, plan))
-    _told(asyncio.run(_read(way)), as_json=json)
+    _show(asyncio.run(_read(way)), as_json=json)
 
 
 async def _planned(way: Way, planned: Planned) -> tuple[Plan, list[dict[str, Any]]]:
@@ -383,14 +385,14 @@ async def _finished(way: Way) -> None:
 
     path = way.network.home.expanduser() / QUEUE_FILE
     every = read_intents(path) if path.exists() else []
-    ours = [one for one in every if one.key.startswith(OURS) and one.state in UNDER_WAY]
+    ours = [intent for intent in every if intent.key.startswith(OURS) and intent.state in UNDER_WAY]
     if not ours:
         return
     async with way.network.open(must_sign=True) as client, client.sending() as queue:
-        for one in ours:
-            say(f"{one.call.label}, which you agreed to before, is in no block yet: it is first")
+        for intent in ours:
+            say(f"{intent.call.label}, which you agreed to before, is in no block yet: it is first")
             with suppress(TransactionFailed):  # it has no effect then, and nothing follows from it
-                await queue.wait(one.key)
+                await queue.wait(intent.key)
 
 
 async def _sent(way: Way, plan: Plan) -> None:
@@ -412,5 +414,5 @@ async def _read(way: Way) -> Configuration:
         return await read_configuration(chain)
 
 
-def _told(now: Configuration, *, as_json: bool) -> None:
+def _show(now: Configuration, *, as_json: bool) -> None:
     emit(plain(now), "\n".join(configuration_lines(now)), as_json=as_json)

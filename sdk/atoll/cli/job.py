@@ -12,7 +12,16 @@ import typer
 
 from atoll.cli import job_models, job_money, job_reading
 from atoll.cli.continued import changes_of, is_continued, job_text, write_following
-from atoll.cli.jobfile import File, InitFolder, Job, Settings, Text, chosen_job
+from atoll.cli.jobfile import (
+    File,
+    InitFolder,
+    Job,
+    PricedGpu,
+    Settings,
+    Text,
+    chosen_job,
+    with_gpu,
+)
 from atoll.cli.network_commands import (
     DEFAULT_HOME,
     Home,
@@ -75,13 +84,14 @@ def new(
     init: InitFolder = None,
     data: Text = None,
     settings: Settings = None,
+    gpu: PricedGpu = None,
 ) -> None:
     """Print a job file with every choice in it, for `atoll job check` and `submit`.
 
     Its paths are absolute, so the file can lie in any folder.
     """
     name = preset or ("nano" if init is None else "finetune")
-    spec = chosen_job(None, name, data, settings, init)
+    spec = with_gpu(chosen_job(None, name, data, settings, init), gpu)
     # A file's relative paths are taken from its folder. Nobody here knows the one that the output
     # goes to, and the command line means this folder.
     sys.stdout.write(job_text(spec.beside(Path.cwd()), f"from the preset {name}"))
@@ -124,6 +134,7 @@ def continue_job(
 def check(
     file: File,
     settings: Settings = None,
+    gpu: PricedGpu = None,
     home: Home = DEFAULT_HOME,
     explain: Annotated[
         bool, typer.Option("--explain", help="What each role needs, and every figure's reason.")
@@ -132,11 +143,18 @@ def check(
 ) -> None:
     """Say what a job is, costs and takes, and what is wrong with it. Spends nothing."""
     from atoll.chain.txconfig import QueueConfig
-    from atoll.job.quote import quote, report
-    from atoll.job.quote_summary import million_wei, summary, training_share
+    from atoll.job.quote import quote
+    from atoll.job.quote_report import report
+    from atoll.job.quote_summary import (
+        million_wei,
+        rented_million_wei,
+        summary,
+        training_share,
+        verification_share,
+    )
     from atoll.job.sizing import size_job
 
-    spec = chosen_job(file, "", None, settings)
+    spec = with_gpu(chosen_job(file, "", None, settings), gpu)
     say(MEASURING)
     with Preparing() as progress:
         draft = asyncio.run(size_job(spec, home.expanduser(), progress))
@@ -147,7 +165,9 @@ def check(
         "computed": figures,
         "data": draft.read.to_json_value() if draft.read else None,
         "million_wei": str(million_wei(draft.manifest.terms, look)),
+        "rented_million_wei": str(rented_million_wei(draft.manifest.terms, look)),
         "training_share": float(training_share(look)),
+        "verification_share": float(verification_share(look)),
     }
     text = summary(draft, look) + (f"\n\n{report(draft, look)}" if explain else "")
     emit(look.to_json_value() | more, text, as_json=json)

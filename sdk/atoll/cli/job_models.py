@@ -85,22 +85,22 @@ def result(
                 await handle.result(folder, labels, merged=merged, delivery=delivery)
             return rounds, delivery, await handle.signs()
 
-    rounds, found, signs = asyncio.run(work())
-    told: dict[str, object] = {"job": job, "folder": str(folder)}
-    if found is None:
+    rounds, delivered, signs = asyncio.run(work())
+    document: dict[str, object] = {"job": job, "folder": str(folder)}
+    if delivered is None:
         which = f"after round {rounds - 1}" if rounds else "that the job began with"
         say(f"the model {which}, the last clean one")
-        told["clean_rounds"] = rounds
+        document["clean_rounds"] = rounds
     else:
-        if found.slashed:
-            say(found.text())
-        for line in sign_lines(found.signs(signs)):
+        if delivered.slashed:
+            say(delivered.text())
+        for line in sign_lines(delivered.signs(signs)):
             say(line)
-        told["delivery"] = found.to_json_value()
+        document["delivery"] = delivered.to_json_value()
     if destination is not None:
-        told["pushed"] = push_model(folder, destination, f"Job {job} of Atoll")
-        say(f"pushed: {told['pushed']}")
-    emit(told | {"signs": signs.to_json_value()}, str(folder), as_json=json)
+        document["pushed"] = push_model(folder, destination, f"Job {job} of Atoll")
+        say(f"pushed: {document['pushed']}")
+    emit(document | {"signs": signs.to_json_value()}, str(folder), as_json=json)
 
 
 @app.command()

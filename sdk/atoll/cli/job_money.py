@@ -59,11 +59,11 @@ def cancel(
 
     async def work(client: Client) -> tuple[bool, int, JobSnapshot]:
         handle = client.attach(job)
-        done, view = await handle.cancel(), await handle.newest()
-        return done, view.refunded, JobSnapshot.of(view, client.follower.now)
+        cancelled, view = await handle.cancel(), await handle.newest()
+        return cancelled, view.refunded, JobSnapshot.of(view, client.follower.now)
 
-    done, refunded, snapshot = _signed(network, work)
-    say(cancelled_text(snapshot, refunded, already=not done))
+    cancelled, refunded, snapshot = _signed(network, work)
+    say(cancelled_text(snapshot, refunded, already=not cancelled))
     emit(snapshot.to_json_value(), str(snapshot), as_json=json)
 
 

@@ -1,4 +1,4 @@
-"""`atoll job list`, `status`, `history`, `watch`, `logs`, `audit`: to read what becomes of jobs."""
+"""`atoll watch`, `atoll job list`, `status`, `history`, `logs`, `audit`: what becomes of jobs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from atoll.cli.jobfile import Job
 from atoll.cli.network_commands import Network, on_network
 from atoll.cli.output import Json, emit, say, table
+from atoll.cli.progress import watching
 from atoll.cli.snapshot import (
     after_the_end,
     item_to_json_value,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(add_completion=False, help="Read what becomes of jobs.")
+watch_app = typer.Typer(add_completion=False, help="Tell everything that happens in a job.")
 
 Evaluate = Annotated[
     bool,
@@ -100,11 +102,15 @@ def history(
     """
 
     async def work() -> dict[str, Any]:
-        from atoll.job.ledger.json_document import job_document, name_of
+        from atoll.dashboard.reader import Reader
+        from atoll.job.ledger.json_document import job_document
+        from atoll.protocol.types import JobId
 
         async with network.open() as client:
-            handle, name = client.attach(job), name_of({}) if json else str
-            return job_document(await handle.ledger(), await handle.figures(), name)
+            if json:
+                return await Reader(client).job(JobId(job))
+            handle = client.attach(job)
+            return job_document(await handle.ledger(), await handle.figures())
 
     document = asyncio.run(work())
     emit(document, _history_text(document), as_json=json)
@@ -122,7 +128,7 @@ def _history_text(document: dict[str, Any]) -> str:
     )
 
 
-@app.command()
+@watch_app.command()
 @on_network()
 def watch(
     job: Job,
@@ -138,6 +144,7 @@ def watch(
     """
 
     async def work() -> None:
+        from atoll.job.job_update import JobUpdate
         from atoll.job.tracking import tracking
 
         async with network.open() as client:
@@ -147,9 +154,12 @@ def watch(
             if waits:
                 say(waits)
             async with tracking(handle, log) as track:
-                async for item in handle.follow():
-                    emit(item_to_json_value(item), text_of(item), as_json=json)
-                    await track(item)
+                with watching(as_json=json) as show:
+                    async for item in handle.follow():
+                        emit(item_to_json_value(item), text_of(item), as_json=json)
+                        if isinstance(item, JobUpdate):
+                            show(item.snapshot)
+                        await track(item)
             for line in sign_lines(await handle.signs()):
                 say(line)
             say(after_the_end(await handle.status()))
@@ -172,12 +182,12 @@ def logs(
         async with network.open() as client:
             return await client.attach(job).logs(seat)
 
-    told = asyncio.run(work())
+    updates = asyncio.run(work())
     text = "\n".join(
         f"{update.block.number:>8}  {moment(update.block.timestamp)}  {update.text}"
-        for update in told
+        for update in updates
     )
-    emit([update_to_json_value(update) for update in told], text, as_json=json)
+    emit([update_to_json_value(update) for update in updates], text, as_json=json)
 
 
 @app.command()
@@ -217,9 +227,9 @@ def audit(
     except ImportError as error:
         raise missing_extra("auditing") from error
 
-    def tell(found: RoundCheck) -> None:
+    def tell(checked_round: RoundCheck) -> None:
         if not json:
-            emit(None, found.text(), as_json=False)
+            emit(None, checked_round.text(), as_json=False)
 
     async def work() -> JobCheck:
         extent = Extent(round_, seat, None if all_ else 1 if seats is None else seats)

@@ -65,6 +65,15 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a value: --set inner.lr=0.01"),
 ]
+PricedGpu = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu",
+        metavar="NAME[=DOLLARS]",
+        help="Price a token by this GPU, rented at so many dollars an hour, a token taken for a "
+        "dollar: h100=2.0. It sets money.flop_price.",
+    ),
+]
 Job = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)]
 InitFolder = Annotated[
     str | None,
@@ -103,3 +112,12 @@ def chosen_job(
         # Text: an empty one, as of a variable that is not set, would be this folder as a path.
         changes["data.paths"] = data
     return spec.but(changes)
+
+
+def with_gpu(spec: JobSpec, gpu: str | None) -> JobSpec:
+    """The job, its work priced by a GPU. Raises ConfigError, where there is none of that name."""
+    if gpu is None:
+        return spec
+    from atoll.job.compute_prices import gpu_of, usual_flop_price
+
+    return spec.but({"money.flop_price": usual_flop_price(gpu_of(gpu))})

@@ -19,6 +19,8 @@ from atoll.cli.network_commands import (
     on_network,
 )
 from atoll.cli.output import Json, emit
+from atoll.errors import ConfigError
+from atoll.protocol.types import Digest
 
 if TYPE_CHECKING:
     from atoll.protocol.game_records import GameRecord
@@ -44,8 +46,46 @@ def init(
     """Make a folder with a new key and a config, for an outsider with a bond."""
     where = folder.expanduser()
     made = services.write_config(where, services.Choices("player", rpc, deployment, password_file))
-    start = services.starting("watch", "--audit", config=made["config"])
+    start = services.starting("judge", "watch", "--audit", config=made["config"])
     emit(made, f"{made['address']}\nfund it, then: {start}", as_json=json)
+
+
+@app.command()
+def watch(
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Replay seats, and dispute what a replay does not give.")
+    ] = False,
+    share: Annotated[
+        float | None,
+        typer.Option(help="With --audit: of every round's seats, the part that is replayed."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="A seat's key that you were told, in hex: half of that seat's pay."),
+    ] = None,
+    job: OnlyJobs = None,
+    config: Annotated[Path, typer.Option("--config", help="What `atoll judge init` wrote.")] = (
+        FOLDER / services.CONFIG_NAME
+    ),
+    new_journal: services.NewJournal = False,
+    json: Json = False,
+) -> None:
+    """Watch all jobs until told to stop, and say every move; a restart goes on where this one was.
+
+    Keys that providers told too early, and wrong digests of auditors, earn it something. With
+    --audit it also replays seats of every settled round that can still be disputed, challenges what
+    is wrong with a bond, and plays; it says so where a window ended before its replay did. `atoll
+    watch N` tells what happens in one job, and needs no key.
+    """
+    from atoll.service.watcher import Player
+
+    if share is not None and not audit:
+        raise ConfigError("--share is of what --audit replays", next_step="pass --audit, too")
+    part = 1.0 if share is None else share
+    if not 0 < part <= 1:
+        raise ConfigError(f"--share {part:g} is no part", next_step="use more than 0, at most 1")
+    player = Player(share=part if audit else 0.0, keys=tuple(map(_key, key or [])))
+    services.play("atoll judge watch", player, config, job, as_json=json, new_journal=new_journal)
 
 
 @app.command()
@@ -58,7 +98,7 @@ def defend(
     """Play the games about your own work while your node's service is down.
 
     A provider's service defends its work by itself; this does that alone, with its config. What
-    disputes the work of others is `atoll watch --audit`.
+    disputes the work of others is `atoll judge watch --audit`.
     """
     from atoll.service.watcher import Player
 
@@ -82,6 +122,16 @@ def games(
     rows = [_row(game) for _, game in sorted(view.games.items())]
     text = "\n".join(_text(row) for row in rows) or "no game was ever begun"
     emit({"job": job, "games": rows}, text, as_json=json)
+
+
+def _key(text: str) -> Digest:
+    try:
+        found = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        found = b""
+    if len(found) != 32:
+        raise ConfigError(f"--key {text}: no 32 bytes", next_step="pass 64 hex digits")
+    return Digest(found)
 
 
 async def _view(network: Network, job: int) -> JobView:

@@ -25,6 +25,7 @@ from atoll.errors import AtollError, of_disk
 MOUNTED = {
     "keys": ("atoll.cli.key_commands:app", "Make, import, back up and verify keys."),
     "job": ("atoll.cli.job:app", "Submit, follow and collect training jobs."),
+    "watch": ("atoll.cli.job_reading:watch_app", "Tell everything that happens in a job."),
     "report": ("atoll.cli.window:report_app", "A job as one page: one HTML file to keep."),
     "dashboard": ("atoll.cli.window:dashboard_app", "The network and its jobs, live in a browser."),
     "node": ("atoll.cli.members:node", "Set up and run a provider."),
@@ -42,10 +43,6 @@ MOUNTED = {
     ),
     "tx": ("atoll.cli.tx:app", "A service's transactions: list, bump, cancel."),
     "journal": ("atoll.cli.journal_commands:app", "Back a service's journal up, or move it."),
-    "watch": (
-        "atoll.cli.watch_command:app",
-        "Watch over all jobs as an outsider, and earn by what is wrong.",
-    ),
     "judge": ("atoll.cli.judge_commands:app", "Dispute wrong training, or defend your own."),
     "network": (
         "atoll.cli.deploying:app",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,11 @@ from atoll.cli.output import Json, emit
 
 Folder = Annotated[Path, typer.Option(help="Where its key, config and data are.")]
 Config = Annotated[Path, typer.Option("--config", help="Its config file.")]
+
+
+def price_option(text: str) -> Any:
+    """An option with an amount that is not below zero."""
+    return typer.Option(min=0, metavar="N", help=text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +60,50 @@ def member_app(member: RoleCommand) -> typer.Typer:
         code = services.run_service(*start, settings or [], new_journal=new_journal)
         raise typer.Exit(code)
 
-    @app.command()
-    def feasibility(
-        job: Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)],
-        config: Config = default_config,
-        json: Json = False,
-    ) -> None:
-        """Time some steps of a job's model here, and hold them against its windows: whether this
-        machine keeps up, and how much memory, disk and line it takes. Exits with 2 where not.
-
-        It takes two minutes at most, and torch. Nothing is sent or staked; a service that trains
-        meanwhile makes it slower.
-        """
-        found = services.fit_of(config.expanduser(), member.role, job)
-        emit(found.to_json_value(), "\n".join(found.lines()), as_json=json)
-        if not found.fits:
-            raise typer.Exit(services.DOES_NOT_FIT)
+    _add_feasibility(app, member, default_config)
 
     @app.command()
     def status(config: Config = default_config, json: Json = False) -> None:
         """Say what keeps it from its work, with the next step; then what it does and has done."""
-        found = services.status_of(config.expanduser())
-        emit(found, services.status_text(found), as_json=json)
+        verdict = services.status_of(config.expanduser())
+        emit(verdict, services.status_text(verdict), as_json=json)
 
     add_stop(app, default_config)
     _add_orders(app, default_config)
     return app
+
+
+def _add_feasibility(app: typer.Typer, member: RoleCommand, default_config: Path) -> None:
+    """What is asked before anything is staked."""
+
+    @app.command()
+    def feasibility(
+        job: Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)],
+        config: Config = default_config,
+        watts: Annotated[float, price_option("The machine draws at work.")] = 350.0,
+        electricity: Annotated[float, price_option("Dollars for a kilowatt hour.")] = 0.30,
+        rent: Annotated[float, price_option("Dollars an hour for the machine.")] = 0.0,
+        gas_gwei: Annotated[float, price_option("Gwei for a unit of gas.")] = 0.005,
+        coin: Annotated[float, price_option("Dollars for one of the chain's coins.")] = 3000.0,
+        token: Annotated[float, price_option("Dollars for one of the network's tokens.")] = 1.0,
+        interest: Annotated[
+            float, price_option("A year, that what is locked could have earned elsewhere.")
+        ] = 0.05,
+        json: Json = False,
+    ) -> None:
+        """Time some steps of a job's model here, and hold them against its windows: whether this
+        machine keeps up, how much memory, disk and line it takes, and from which price on it pays.
+        Exits with 2 where it does not keep up.
+
+        It takes two minutes at most, and torch. Nothing is sent or staked; a service that trains
+        meanwhile makes it slower.
+        """
+        prices = {"watts": watts, "electricity": electricity, "rent": rent, "coin": coin}
+        prices |= {"gas_gwei": gas_gwei, "token": token, "interest": interest}
+        verdict = services.fit_of(config.expanduser(), member.role, job, prices)
+        emit(verdict.to_json_value(), "\n".join(verdict.lines()), as_json=json)
+        if not verdict.fits:
+            raise typer.Exit(services.DOES_NOT_FIT)
 
 
 def add_stop(app: typer.Typer, default_config: Path) -> None:
@@ -104,8 +127,8 @@ def add_stop(app: typer.Typer, default_config: Path) -> None:
         """
         from atoll.cli.stopping import stop as stop_service
 
-        found = stop_service(config.expanduser(), wait, kills=kill)
-        emit(found, found["text"], as_json=json)
+        ended = stop_service(config.expanduser(), wait, kills=kill)
+        emit(ended, ended["text"], as_json=json)
 
 
 Owner = Annotated[
@@ -185,8 +208,8 @@ def _add_orders(app: typer.Typer, default_config: Path) -> None:
     """What a running service is told; each prints where it stands then."""
 
     def obeyed(config: Path, what: str, json: bool, **arguments: int) -> None:
-        found = services.order(config.expanduser(), what, **arguments)
-        emit(found, services.orders_text(found) or "takes part", as_json=json)
+        orders = services.order(config.expanduser(), what, **arguments)
+        emit(orders, services.orders_text(orders) or "takes part", as_json=json)
 
     @app.command()
     def drain(config: Config = default_config, json: Json = False) -> None:
@@ -225,8 +248,8 @@ def _add_orders(app: typer.Typer, default_config: Path) -> None:
 
         They are set in the config's section `schedule`, as `hours = ["22:00-06:30"]`, in UTC.
         """
-        found = services.schedule_of(config.expanduser())
-        emit(found, services.schedule_text(found), as_json=json)
+        orders = services.schedule_of(config.expanduser())
+        emit(orders, services.schedule_text(orders), as_json=json)
 
 
 node = member_app(RoleCommand("node", "provider", "atoll_node.service"))

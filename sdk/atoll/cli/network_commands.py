@@ -206,11 +206,11 @@ def taking(
     def decorate(command: Command) -> Command:
         hints = get_type_hints(command, include_extras=True)
         parameters: list[inspect.Parameter] = []
-        for name, own in inspect.signature(command).parameters.items():
+        for name, parameter in inspect.signature(command).parameters.items():
             if name == argument:
                 parameters += [_option(each, *kind) for each, kind in options.items()]
             else:
-                parameters.append(_option(name, hints[name], own.default))
+                parameters.append(_option(name, hints[name], parameter.default))
 
         @functools.wraps(command)
         def run(**given: Any) -> None:

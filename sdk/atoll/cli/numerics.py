@@ -107,10 +107,10 @@ def _verify_matrix(as_json: bool) -> None:
     digests: dict[str, list[str]] = {}
     for what, setting in standard_matrix():
         outcome = run_apart(what, setting)
-        found = digests.setdefault(what.key, [])
+        digests_of_run = digests.setdefault(what.key, [])
         result: dict[str, object] = {"run": what.key, "setting": asdict(setting)}
         if isinstance(outcome, LabResult):
-            found.append(outcome.digest)
+            digests_of_run.append(outcome.digest)
             result |= asdict(outcome)
         else:
             result["unavailable"] = outcome
@@ -120,11 +120,13 @@ def _verify_matrix(as_json: bool) -> None:
             sys.stdout.flush()
     if as_json:
         expected = {what.key: expected_digest(what) for what, _ in standard_matrix()}
-        agree = all(set(found) <= {expected[key]} for key, found in digests.items())
+        agree = all(
+            set(digests_of_run) <= {expected[key]} for key, digests_of_run in digests.items()
+        )
         document = {"expected": expected, "agree": agree, "results": results}
         emit(document, "", as_json=True)
-    for key, found in digests.items():
-        _check(key, found)
+    for key, digests_of_run in digests.items():
+        _check(key, digests_of_run)
 
 
 def _matrix_line(what: LabRun, setting: Setting, outcome: LabResult | str) -> str:

@@ -42,7 +42,7 @@ ANY = "0x" + "00" * 20
 @about_account()
 def show(*, whose: Whose, json: Json = False) -> None:
     """Show who owns the account, who may accept to, and where its pay goes."""
-    _told(whose, asyncio.run(_shown(whose)), json)
+    _show(whose, asyncio.run(_shown(whose)), json)
 
 
 @app.command()
@@ -58,8 +58,8 @@ def propose(address: MaybeWho = None, *, whose: Whose, json: Json = False) -> No
         raise ConfigError("who shall own it?", next_step="pass an ADDRESS")
     owner = _address(wanted)
     made = lambda calls, account: calls.propose_owner(account, owner)  # noqa: E731
-    done = asyncio.run(_sent(whose, made, lambda now: (now.proposed or ANY) == owner))
-    _told(whose, done, json)
+    ownership = asyncio.run(_sent(whose, made, lambda now: (now.proposed or ANY) == owner))
+    _show(whose, ownership, json)
 
 
 @app.command()
@@ -67,7 +67,7 @@ def propose(address: MaybeWho = None, *, whose: Whose, json: Json = False) -> No
 def accept(*, whose: Whose, json: Json = False) -> None:
     """Own the account of --node from now on, and have its pay: by the key that was proposed."""
     made = lambda calls, account: calls.accept_owner(account)  # noqa: E731
-    _told(whose, asyncio.run(_sent(whose, made, lambda now: now.owner == whose.address)), json)
+    _show(whose, asyncio.run(_sent(whose, made, lambda now: now.owner == whose.address)), json)
 
 
 @app.command()
@@ -81,7 +81,7 @@ def reward(address: Who, *, whose: Whose, json: Json = False) -> None:
     if payee == ANY:
         raise ConfigError("the zero address cannot be paid", next_step="pass another ADDRESS")
     made = lambda calls, account: calls.set_payee(account, payee)  # noqa: E731
-    _told(whose, asyncio.run(_sent(whose, made, lambda now: now.payee == payee)), json)
+    _show(whose, asyncio.run(_sent(whose, made, lambda now: now.payee == payee)), json)
 
 
 def plain_ownership(owned: Ownership) -> dict[str, Any]:
@@ -98,8 +98,8 @@ def ownership_lines(account: Address, owned: Ownership) -> list[str]:
     if owned.proposed is not None:
         lines.append(f"proposed   {owned.proposed}, who has not accepted")
         lines.append(f"next       with that one's key: `atoll stake owner accept --node {account}`")
-    own = "the account itself" if owned.payee == account else owned.payee
-    return [*lines, f"pay        goes to {own}"]
+    goes_to = "the account itself" if owned.payee == account else owned.payee
+    return [*lines, f"pay        goes to {goes_to}"]
 
 
 def _address(text: str) -> Address:
@@ -107,7 +107,7 @@ def _address(text: str) -> Address:
     return address
 
 
-def _told(whose: Whose, owned: Ownership, json: bool) -> None:
+def _show(whose: Whose, owned: Ownership, json: bool) -> None:
     account = whose.account
     lines = [f"account    {account}", *ownership_lines(account, owned)]
     emit({"account": account, **plain_ownership(owned)}, "\n".join(lines), as_json=json)

@@ -79,15 +79,15 @@ def serve() -> None:
     serve_others(call_here)
 
 
-def _show(found: list[Environment], *, json: bool) -> None:
+def _show(environments: list[Environment], *, json: bool) -> None:
     data = [
         {
-            "release": one.hello.release,
-            "digests": [digest.hex() for digest in one.hello.digests],
-            "speaks": one.hello.word,
-            "folder": str(one.folder),
+            "release": environment.hello.release,
+            "digests": [digest.hex() for digest in environment.hello.digests],
+            "speaks": environment.hello.word,
+            "folder": str(environment.folder),
         }
-        for one in found
+        for environment in environments
     ]
     rows = [row | {"digests": " ".join(d[:16] for d in row["digests"])} for row in data]
     emit(data, table([dict(row) for row in rows]), as_json=json)

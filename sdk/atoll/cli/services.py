@@ -250,8 +250,11 @@ def starting(*words: str, config: Path | str) -> str:
     return shlex.join(["atoll", *words, "--config", str(config)])
 
 
-def fit_of(config: Path, role: str, job: int) -> Feasibility:
-    """Whether this machine keeps up with a job.
+def fit_of(config: Path, role: str, job: int, prices: dict[str, float]) -> Feasibility:
+    """Whether this machine keeps up with a job, and what it costs.
+
+    Args:
+        prices: by the fields of `MemberPrices`.
 
     Raises:
         NotFound: nobody serves the job's manifest.
@@ -259,9 +262,10 @@ def fit_of(config: Path, role: str, job: int) -> Feasibility:
     """
     import asyncio
 
+    from atoll.job.break_even import MemberPrices
     from atoll.job.feasibility_trial import try_job
 
-    return asyncio.run(try_job(load(config), role, job))
+    return asyncio.run(try_job(load(config), role, job, MemberPrices(**prices)))
 
 
 def schedule_of(config: Path) -> dict[str, Any]:
@@ -275,12 +279,12 @@ def schedule_of(config: Path) -> dict[str, Any]:
     return {"hours": list(settings.schedule.hours), "is_in": not why, "text": why}
 
 
-def schedule_text(found: dict[str, Any]) -> str:
+def schedule_text(schedule: dict[str, Any]) -> str:
     """A schedule for a person."""
-    if not found["hours"]:
+    if not schedule["hours"]:
         return "always: no hours are set"
-    hours = ", ".join(found["hours"])
-    return f"{hours} UTC: " + (found["text"] or "it is in its hours")
+    hours = ", ".join(schedule["hours"])
+    return f"{hours} UTC: " + (schedule["text"] or "it is in its hours")
 
 
 def load(config: Path) -> Any:
@@ -299,7 +303,7 @@ def status_of(config: Path) -> dict[str, Any]:
     settings = load(config)
     known = Deployment.load(settings.deployment)
     pid = holder_of(settings.data_dir)
-    told = {
+    status = {
         "running": pid is not None,
         "pid": pid,
         "chain_id": known.chain_id,
@@ -308,8 +312,8 @@ def status_of(config: Path) -> dict[str, Any]:
     }
     if pid is None:
         step = _start(settings, config)
-        return told | {"blocking": {"name": "stopped", "text": "not running", "next_step": step}}
-    return told | _asked_of(settings.data_dir)
+        return status | {"blocking": {"name": "stopped", "text": "not running", "next_step": step}}
+    return status | _asked_of(settings.data_dir)
 
 
 def _asked_of(data_dir: Path) -> dict[str, Any]:
@@ -339,12 +343,14 @@ def orders_text(status: dict[str, Any]) -> str:
     """What a service was told, and how far it is; empty where nothing was."""
     orders = status.get("orders", {})
     bonded = ", ".join(map(str, status.get("bonded", [])))
-    told = [status["sits_out"]] if status.get("sits_out") else []
-    told += [f"leaves job {job} and does not join it again" for job in orders.get("left", [])]
-    if not told:
+    orders_given = [status["sits_out"]] if status.get("sits_out") else []
+    orders_given += [
+        f"leaves job {job} and does not join it again" for job in orders.get("left", [])
+    ]
+    if not orders_given:
         return ""
     rest = f"; bonds are still in job {bonded}" if bonded else "; no bond is in a job"
-    return "; ".join(told) + rest
+    return "; ".join(orders_given) + rest
 
 
 def status_text(status: dict[str, Any]) -> str:
@@ -371,14 +377,14 @@ def status_text(status: dict[str, Any]) -> str:
         why = f": {stand['text']}" if stand["text"] else ""
         lines.append(f"job {job} stand        {stand['stand']}{why}")
     for job, duties in status.get("duties", {}).items():
-        found = duties.items() if int(job) not in over else ()
-        lines += [f"job {job} {duty:<12} {reason}" for duty, reason in found]
+        of_job = duties.items() if int(job) not in over else ()
+        lines += [f"job {job} {duty:<12} {reason}" for duty, reason in of_job]
     for job, owed in status.get("obligations", {}).items():
-        lines += [f"job {job} owes {owed_text(one)}" for one in owed]
+        lines += [f"job {job} owes {owed_text(each)}" for each in owed]
     for job, missed in status.get("missed_duties", {}).items():
         lines += [
-            f"job {job} was penalised for {one['missed_duty']} of round {one['round']}"
-            for one in missed
+            f"job {job} was penalised for {each['missed_duty']} of round {each['round']}"
+            for each in missed
         ]
     for job, rounds in status.get("jobs", {}).items():
         for index, measures in rounds.items():

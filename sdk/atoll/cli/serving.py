@@ -176,7 +176,7 @@ def stopping(paid: Sequence[int]) -> Iterator[None]:
 
 
 def _again(job: int) -> str:
-    return f"`atoll job serve {job}` serves again, `atoll job watch {job}` tells what happens"
+    return f"`atoll job serve {job}` serves again, `atoll watch {job}` tells what happens"
 
 
 async def _serve_and_watch(

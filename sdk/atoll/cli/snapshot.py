@@ -59,5 +59,5 @@ def text_of(item: JobUpdate | RoundFigures) -> str:
 def update_to_json_value(update: JobUpdate) -> dict[str, Any]:
     """An event of a job, with its block's number and unix seconds."""
     block = update.block
-    told = {"kind": update.kind, "text": update.text}
-    return told | {"block": block.number, "time": block.timestamp}
+    what = {"kind": update.kind, "text": update.text}
+    return what | {"block": block.number, "time": block.timestamp}

@@ -82,8 +82,8 @@ def withdraw(
     Run it again, with the same amount, when it says so: while something is under way nothing is
     begun twice.
     """
-    done = asyncio.run(_withdrawn(whose, _role(whose, role), amount))
-    emit(done, _withdrawn_text(done), as_json=json)
+    withdrawn = asyncio.run(_withdrawn(whose, _role(whose, role), amount))
+    emit(withdrawn, _withdrawn_text(withdrawn), as_json=json)
 
 
 def _role(whose: Whose, text: str | None) -> Role:
@@ -198,7 +198,7 @@ async def _withdrawn(whose: Whose, role: Role, amount: str | None) -> dict[str, 
             known, stake = await _stake(reader, account, role)
         plan = plan_withdrawal(stake, wanted, known.head.timestamp)
         before = await reader.chain.token_balance(me)
-        await _carry_out(plan, (account, role), reader, send, known)
+        await _carry_out(plan, account, role, reader=reader, send=send, known=known)
         known, stake = await _stake(reader, account, role)
         wallet = await reader.chain.token_balance(me)
     again = min((unbond.available_at + 1 for unbond in stake.unbonds), default=None)
@@ -222,11 +222,16 @@ async def _stake(reader: Reader, account: Address, role: Role) -> tuple[KnownOfA
 
 
 async def _carry_out(
-    plan: Withdrawal, of: tuple[Address, Role], reader: Reader, send: Send, known: KnownOfAccount
+    plan: Withdrawal,
+    account: Address,
+    role: Role,
+    *,
+    reader: Reader,
+    send: Send,
+    known: KnownOfAccount,
 ) -> None:
     from atoll.protocol.events import UnbondStarted
 
-    account, role = of
     calls = reader.chain.calls
     for unbond in plan.take:
         await send(
@@ -234,27 +239,27 @@ async def _carry_out(
         )
     if plan.unbond:
         # How many there were tells this one from the last; one that is under way is waited for.
-        own = (e for e in known.events if isinstance(e, UnbondStarted) and e.account == account)
-        key = f"unbond:{account}:{role.name.lower()}:{sum(1 for _ in own)}"
+        unbonds = (e for e in known.events if isinstance(e, UnbondStarted) and e.account == account)
+        key = f"unbond:{account}:{role.name.lower()}:{sum(1 for _ in unbonds)}"
         await send(key, calls.unbond(account, role, plan.unbond))
 
 
-def _withdrawn_text(done: dict[str, Any]) -> str:
+def _withdrawn_text(withdrawn: dict[str, Any]) -> str:
     from atoll.job.event_text import tokens
 
-    amounts = {name: int(done[f"{name}_wei"]) for name in ("released", "taken", "unbonded")}
-    whose = "" if done["owner"] == done["account"] else f" of {done['owner']}"
-    said = {
+    amounts = {name: int(withdrawn[f"{name}_wei"]) for name in ("released", "taken", "unbonded")}
+    whose = "" if withdrawn["owner"] == withdrawn["account"] else f" of {withdrawn['owner']}"
+    texts = {
         "released": "tokens of bonds are free again",
         "taken": f"tokens are in the wallet{whose}",
         "unbonded": "tokens begin to unbond",
     }
-    lines = [f"{tokens(amounts[name])} {text}" for name, text in said.items() if amounts[name]]
-    lacking = int(done["lacking_wei"])
+    lines = [f"{tokens(amounts[name])} {text}" for name, text in texts.items() if amounts[name]]
+    lacking = int(withdrawn["lacking_wei"])
     if lacking:
         lines.append(f"{tokens(lacking)} tokens are locked, or not there: `atoll stake show`")
-    if done["again_at"] is not None:
-        lines.append(f"run this again from {moment(done['again_at'])} on")
+    if withdrawn["again_at"] is not None:
+        lines.append(f"run this again from {moment(withdrawn['again_at'])} on")
     elif not lines:
         lines.append("nothing is free, and nothing unbonds: `atoll stake show`")
     return "\n".join(lines)

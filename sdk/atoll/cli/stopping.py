@@ -76,21 +76,21 @@ def _ask(data_dir: Path, holder: LockHolder) -> dict[str, Any] | None:
     from atoll.service.control import NotRunning, StoppedBySignal, ask
 
     try:
-        told: dict[str, Any] = asyncio.run(ask(data_dir, "stop"))
+        answer: dict[str, Any] = asyncio.run(ask(data_dir, "stop"))
     except StoppedBySignal:
         say(f"process {holder.pid} is frozen; it goes on, and is told to stop")
         return None
     except NotRunning:
         say(f"process {holder.pid} does not answer; it is sent SIGTERM")
         return None
-    for job, owed in told.get("obligations", {}).items():
-        for one in owed:
-            say(f"job {job} owes {services.owed_text(one)}: start it again before then")
-    if told.get("under_way"):
-        say(f"it lets go of what is under way: {', '.join(told['under_way'])}")
-    if told.get("is_supervised"):
+    for job, owed in answer.get("obligations", {}).items():
+        for duty in owed:
+            say(f"job {job} owes {services.owed_text(duty)}: start it again before then")
+    if answer.get("under_way"):
+        say(f"it lets go of what is under way: {', '.join(answer['under_way'])}")
+    if answer.get("is_supervised"):
         say("systemd may start it again: `systemctl stop` its unit keeps it stopped")
-    return told
+    return answer
 
 
 def _signal(data_dir: Path, holder: LockHolder, number: signal.Signals) -> None:
@@ -125,18 +125,18 @@ def _has_ended(data_dir: Path, holder: LockHolder, wait_s: float) -> bool:
     """Whether the folder is let go of within so many seconds."""
     from atoll.service.lock import holder_in
 
-    began = told = time.monotonic()
+    began = said_at = time.monotonic()
     while holder_in(data_dir) == holder:
         now = time.monotonic()
         if now - began >= wait_s:
             return False
-        if now - told >= TELLS_S:
-            told = now
+        if now - said_at >= TELLS_S:
+            said_at = now
             say(f"waits for process {holder.pid} to end, {now - began:.0f} s so far")
         time.sleep(PAUSE_S)
     return True
 
 
-def _ended(holder: LockHolder, text: str, told: dict[str, Any] | None) -> dict[str, Any]:
-    owes = {} if told is None else told.get("obligations", {})
+def _ended(holder: LockHolder, text: str, answer: dict[str, Any] | None) -> dict[str, Any]:
+    owes = {} if answer is None else answer.get("obligations", {})
     return {"was_running": True, "pid": holder.pid, "obligations": owes, "text": text}

@@ -162,8 +162,10 @@ def pin(
         asyncio.run(_pin(Place(root, backend), content, why, remove))
     elif remove or reason is not None:
         raise ConfigError("which pin? no CID is named", next_step="atoll store pin CID")
-    pins = [{"cid": str(found.cid), "reason": found.reason} for found in LocalStore(root).pins()]
-    emit(pins, "\n".join(f"{found['cid']}  {found['reason']}" for found in pins), as_json=as_json)
+    pins = [{"cid": str(pinned.cid), "reason": pinned.reason} for pinned in LocalStore(root).pins()]
+    emit(
+        pins, "\n".join(f"{pinned['cid']}  {pinned['reason']}" for pinned in pins), as_json=as_json
+    )
 
 
 @app.command()
@@ -174,28 +176,30 @@ def gc(
     as_json: Json = False,
 ) -> None:
     """Removes what no pin keeps, longest unused first."""
-    done = LocalStore(root).collect(keep_bytes, grace_s)
+    collected = LocalStore(root).collect(keep_bytes, grace_s)
     record = {
-        "freed_bytes": done.freed_bytes,
-        "kept_bytes": done.kept_bytes,
-        "pinned_blocks": done.pinned_blocks,
+        "freed_bytes": collected.freed_bytes,
+        "kept_bytes": collected.kept_bytes,
+        "pinned_blocks": collected.pinned_blocks,
     }
-    emit(record, f"freed {done.freed_bytes} bytes, kept {done.kept_bytes}", as_json=as_json)
+    emit(
+        record, f"freed {collected.freed_bytes} bytes, kept {collected.kept_bytes}", as_json=as_json
+    )
 
 
 @app.command()
 def verify(root: Root = DEFAULT_ROOT, as_json: Json = False) -> None:
     """Reads every block; exits with 4 where one was damaged, or pinned content is missing."""
-    found = LocalStore(root).verify()
+    verified = LocalStore(root).verify()
     record = {
-        "blocks": found.blocks,
-        "bytes": found.bytes,
-        "damaged": list(found.damaged),
-        "missing": [str(cid) for cid in found.missing],
+        "blocks": verified.blocks,
+        "bytes": verified.bytes,
+        "damaged": list(verified.damaged),
+        "missing": [str(cid) for cid in verified.missing],
     }
-    faults = f"{len(found.damaged)} damaged, {len(found.missing)} pinned but missing"
-    emit(record, f"{found.blocks} blocks, {found.bytes} bytes: {faults}", as_json=as_json)
-    if found.damaged or found.missing:
+    faults = f"{len(verified.damaged)} damaged, {len(verified.missing)} pinned but missing"
+    emit(record, f"{verified.blocks} blocks, {verified.bytes} bytes: {faults}", as_json=as_json)
+    if verified.damaged or verified.missing:
         raise StorageError(
             f"the store in {root} is not whole: {faults}",
             next_step="fetch them again: atoll store get CID -o FILE --gateway URL",
@@ -290,7 +294,7 @@ def _write_folder(store: LocalStore, root: Cid, output: Path, max_bytes: int) ->
 
 def _check_pinned(root: Path, cid: Cid, reason: str) -> None:
     """Raises ConfigError where there is no such pin to end."""
-    reasons = [found.reason for found in LocalStore(root).pins() if found.cid == cid]
+    reasons = [pinned.reason for pinned in LocalStore(root).pins() if pinned.cid == cid]
     if reason not in reasons:
         others = f"pass --reason, of: {', '.join(reasons)}" if reasons else ""
         raise ConfigError(

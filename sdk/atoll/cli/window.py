@@ -10,6 +10,7 @@ import typer
 
 from atoll.cli.network_commands import Network, on_network
 from atoll.cli.output import Json, emit, say
+from atoll.errors import ChainError, ConfigError
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
@@ -36,12 +37,12 @@ def report(
     `atoll job history --json` prints what it draws.
     """
     from atoll.dashboard.page import write_page
-    from atoll.dashboard.server import job_now
+    from atoll.dashboard.reader import Reader
     from atoll.protocol.types import JobId
 
     async def work() -> dict[str, Any]:
         async with network.open() as client:
-            return await job_now(client, JobId(job))
+            return await Reader(client).job(JobId(job))
 
     document = asyncio.run(work())
     place = html or Path(f"job-{job}.html")
@@ -56,24 +57,79 @@ def dashboard(
         int | None, typer.Option(help="Begin with this job; else with the network.", min=1)
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 0,
+    prompt: Annotated[
+        str | None,
+        typer.Option(help="Show what each newest model goes on with after this; needs torch."),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write all pages there, for any web server, and end."),
+    ] = None,
+    every: Annotated[
+        int | None, typer.Option(help="With --export: write again after so many seconds.", min=1)
+    ] = None,
     *,
     network: Network,
     json: Json = False,
 ) -> None:
-    """Serve the page of a network and of its jobs to this machine's browsers, as they change."""
-    from atoll.dashboard.server import Window, serving
-
-    async def serve(client: Client) -> None:
-        start = "" if job is None else f"/job/{job}"
-        async with serving(Window(client, start), port) as url:
-            emit({"url": url}, url, as_json=json)
-            say("open it in a browser; Ctrl-C ends it")
-            await asyncio.Event().wait()
+    """Serve the page of a network and of its jobs to this machine's browsers, as they change; or
+    write them, for the public, as files.
+    """
+    if every is not None and export is None:
+        raise ConfigError("--every is for --export", next_step="add --export DIR")
+    if prompt is not None:
+        _need_train()
 
     async def work() -> None:
         async with network.open() as client:
+            if export is not None:
+                await _export(client, prompt, export, every, as_json=json)
+                return
             if job is not None:
                 await client.attach(job).status()
-            await serve(client)
+            await _serve(client, job, prompt, port, as_json=json)
 
     asyncio.run(work())
+
+
+def _need_train() -> None:
+    """Raises ConfigError where no model can be asked here."""
+    from atoll.job.asking import missing_extra
+    from atoll.job.own_evaluation import can_evaluate
+
+    if not can_evaluate():
+        raise missing_extra("--prompt")
+
+
+async def _serve(
+    client: Client, job: int | None, prompt: str | None, port: int, *, as_json: bool
+) -> None:
+    from atoll.dashboard.server import Window, serving
+
+    start = "" if job is None else f"/job/{job}"
+    async with serving(Window(client, start, prompt), port) as url:
+        emit({"url": url}, url, as_json=as_json)
+        say("open it in a browser; Ctrl-C ends it")
+        await asyncio.Event().wait()
+
+
+async def _export(
+    client: Client, prompt: str | None, folder: Path, every: int | None, *, as_json: bool
+) -> None:
+    """Once; or again and again, whatever the chain does meanwhile."""
+    from atoll.dashboard.export import export
+    from atoll.dashboard.reader import Reader
+
+    reader = Reader(client, prompt)
+    pages = await export(reader, folder, follows=every is not None)
+    emit(
+        {"page": str(pages[0]), "pages": len(pages)},
+        f"{pages[0]}, and {len(pages) - 1} pages that it leads to",
+        as_json=as_json,
+    )
+    while every is not None:
+        await asyncio.sleep(every)
+        try:
+            await export(reader, folder, follows=True)
+        except ChainError as error:
+            say(f"not written again: {error}")

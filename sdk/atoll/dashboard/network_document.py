@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
 from atoll.job.event_text import words
+from atoll.job.figures import certified_loss, number_of
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.ledger.json_document import name_of
+from atoll.job.ledger.work import tokens_paid
 from atoll.protocol import events as ev
 from atoll.protocol.owners import Ownership, enter
 from atoll.protocol.types import Address, JobId, Role
@@ -33,16 +35,25 @@ def network_document(
         items: every event, oldest first.
         now: the chain's clock, unix seconds.
     """
+    items = list(items)
     stakes, bonds, name = Stakes.of(items), bonds_of(views), name_of(names or {})
+    days = days_of(views, items)
+
+    def order(account: Address) -> tuple[bool, str]:
+        """Those with names first."""
+        return account not in (names or {}), (names or {}).get(account, account)
+
     return {
         "kind": "network",
         "now": now,
         "block": stakes.block,
+        "sums": _total(days),
+        "days": days,
         "jobs": [_job(view, now) for _, view in sorted(views.items())],
         "members": [
             stakes.of_account(account, bonds)
             | {"name": name(account), "jobs": sorted(bonds.get(account, {}))}
-            for account in sorted({*stakes.roles, *stakes.won, *bonds})
+            for account in sorted({*stakes.roles, *stakes.won, *bonds}, key=order)
         ],
     }
 
@@ -113,6 +124,42 @@ class Stakes:
                 pass
 
 
+DAY: Final = 86_400
+_DAY_SUMS: Final = ("tokens", "rounds", "paid_wei", "slashed_wei")
+
+
+def days_of(views: Mapping[JobId, JobView], items: Iterable[Indexed]) -> list[dict[str, Any]]:
+    """What each day brought, in UTC, from the first on that brought anything, oldest first: rounds
+    that were settled, tokens that are paid for in them, as things stand, pay that was claimed, and
+    stake that was slashed.
+    """
+    days: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_DAY_SUMS, 0))
+    for view in views.values():
+        for settled in view.settled:
+            day = days[settled.block.timestamp // DAY]
+            day["rounds"] += 1
+            day["tokens"] += sum(tokens_paid(view, settled).values())
+    for item in items:
+        match item.event:
+            case ev.Claimed() | ev.CreditClaimed() as event if event.amount:
+                days[item.block.timestamp // DAY]["paid_wei"] += event.amount
+            case ev.Slashed() as event:
+                days[item.block.timestamp // DAY]["slashed_wei"] += event.amount
+            case _:
+                pass
+    every = range(min(days), max(days) + 1) if days else ()
+    return [{"day": day * DAY} | _in_text(days[day]) for day in every]
+
+
+def _in_text(sums: Mapping[str, int]) -> dict[str, Any]:
+    return {name: str(n) if name.endswith("_wei") else n for name, n in sums.items()}
+
+
+def _total(days: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    days = list(days)
+    return _in_text({name: sum(int(day[name]) for day in days) for name in _DAY_SUMS})
+
+
 def bonds_of(views: Mapping[JobId, JobView]) -> dict[Address, dict[int, int]]:
     """Bonds that are not released, by member and job."""
     bonds: dict[Address, dict[int, int]] = defaultdict(lambda: defaultdict(int))
@@ -125,4 +172,11 @@ def bonds_of(views: Mapping[JobId, JobView]) -> dict[Address, dict[int, int]]:
 
 def _job(view: JobView, now: int) -> dict[str, Any]:
     games = sum(game.is_open for game in view.games.values())
-    return JobSnapshot.of(view, now).to_json_value() | {"open_games": games}
+    tokens = sum(sum(tokens_paid(view, settled).values()) for settled in view.settled)
+    losses = [item for merged in range(len(view.settled)) if (item := certified_loss(view, merged))]
+    return JobSnapshot.of(view, now).to_json_value() | {
+        "name": None,
+        "open_games": games,
+        "tokens": tokens,
+        "loss": number_of(losses[-1]) if losses else None,
+    }

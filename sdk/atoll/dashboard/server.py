@@ -2,7 +2,7 @@
 page draws, as it changes.
 
 Rule of this file: it answers this machine's browsers only, and changes nothing. The documents are
-those of the ledger, `member` and `network`; the chain is read by the client's own follower.
+those of `reader`; the chain is read by the client's own follower.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,16 +18,11 @@ from typing import Any, Final
 from aiohttp import web
 from eth_utils.address import to_checksum_address
 
-from atoll.chain.indexed import Indexed
-from atoll.dashboard.member import member_document
-from atoll.dashboard.network_document import network_document
-from atoll.dashboard.page import as_json, page, policy
+from atoll.dashboard.page import LIVE, Links, as_json, page, policy
+from atoll.dashboard.reader import Reader
 from atoll.errors import AtollError, ChainError, ConfigError, RpcUnavailable
 from atoll.job.client import Client
-from atoll.job.ledger.json_document import job_document, name_of
-from atoll.protocol.events import JobCreated
 from atoll.protocol.types import Address, JobId
-from atoll.protocol.views import JobView
 
 HOST: Final = "127.0.0.1"
 HEADERS: Final = {
@@ -50,24 +45,29 @@ class Window:
 
     Attributes:
         start: the path that `/` leads to, where it is not the network.
+        prompt: as `Reader` has it.
     """
 
     client: Client
     start: str = ""
+    prompt: str | None = None
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _made: dict[str, tuple[object, dict[str, Any]]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._reader = Reader(self.client, self.prompt, waits=False)
+
     async def job(self, job: JobId) -> dict[str, Any]:
         """The document of a job, as of the newest block. Raises ChainError."""
-        return await self._newest(f"job {job}", lambda: job_now(self.client, job))
+        return await self._newest(f"job {job}", lambda: self._reader.job(job))
 
     async def network(self) -> dict[str, Any]:
         """The document of the network, as of the newest block. Raises ChainError."""
-        return await self._newest("network", lambda: network_now(self.client))
+        return await self._newest("network", self._reader.network)
 
     async def member(self, account: Address) -> dict[str, Any]:
         """The document of an account, as of the newest block. Raises ChainError."""
-        return await self._newest(account, lambda: member_now(self.client, account))
+        return await self._newest(account, lambda: self._reader.member(account))
 
     async def _newest(self, name: str, make: Make) -> dict[str, Any]:
         """Made once a block, however many look."""
@@ -85,7 +85,9 @@ class Window:
         """The pages and their documents."""
 
         async def network_page(request: web.Request) -> web.StreamResponse:
-            return _answer(request, page(await self.network(), "/document.json"), "text/html")
+            return _answer(
+                request, page(await self.network(), Links("/document.json", LIVE)), "text/html"
+            )
 
         async def start(request: web.Request) -> web.StreamResponse:
             if self.start:
@@ -94,12 +96,12 @@ class Window:
 
         async def job_page(request: web.Request) -> web.StreamResponse:
             job = _number(request)
-            text = page(await self.job(job), f"/job/{job}/document.json")
+            text = page(await self.job(job), Links(f"/job/{job}/document.json", LIVE))
             return _answer(request, text, "text/html")
 
         async def member_page(request: web.Request) -> web.StreamResponse:
             account = _account(request)
-            text = page(await self.member(account), f"/member/{account}/document.json")
+            text = page(await self.member(account), Links(f"/member/{account}/document.json", LIVE))
             return _answer(request, text, "text/html")
 
         async def member_data(request: web.Request) -> web.StreamResponse:
@@ -122,33 +124,6 @@ class Window:
         where = "/member/{account:0x[0-9a-fA-F]{40}}/document.json"
         app.add_routes([web.get(where, member_data)])
         return app
-
-
-async def job_now(client: Client, job: JobId) -> dict[str, Any]:
-    """The document of a job as of the last confirmed block. Raises ChainError."""
-    handle = client.attach(job)
-    ledger, figures = await handle.ledger(), await handle.figures()
-    return job_document(ledger, figures, name_of({}))
-
-
-async def network_now(client: Client) -> dict[str, Any]:
-    """The document of a network as of the last confirmed block. Raises ChainError."""
-    views, items = await _everything(client)
-    return network_document(views, items, client.follower.now)
-
-
-async def member_now(client: Client, account: Address) -> dict[str, Any]:
-    """The document of an account as of the last confirmed block. Raises ChainError."""
-    views, items = await _everything(client)
-    return member_document(account, views, items, client.follower.now)
-
-
-async def _everything(client: Client) -> tuple[dict[JobId, JobView], Sequence[Indexed]]:
-    """Every job that exists, and every event. Raises ChainError."""
-    await client.follower.catch_up()
-    items = client.session.follower.history()
-    created = [item.event.job_id for item in items if isinstance(item.event, JobCreated)]
-    return {job: await client.follower.view(job) for job in created}, items
 
 
 @asynccontextmanager

@@ -76,14 +76,14 @@ def statements(
             job = job_of_game.get(getattr(item.event, "id", -1))
         if job in by_job:
             by_job[job].append(item)
-    found = []
+    counted = []
     for job, of_job in by_job.items():
         try:
-            found.append(statement(Ledger.of(views[job], of_job, now), account))
+            counted.append(statement(Ledger.of(views[job], of_job, now), account))
         except Exception as error:  # what one job brings about must not hide the others
             log.exception("defect: a job cannot be counted", job=job)
-            found.append(Statement(job, (), {}, (f"job {job} cannot be counted: {error!r}",)))
-    return found
+            counted.append(Statement(job, (), {}, (f"job {job} cannot be counted: {error!r}",)))
+    return counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,13 @@ class Reader:
         for job, view in known.views.items():
             end = await self.chain.absolute_end(job)
             bonds += bonds_of(view, account, now, end)
-        found = []
+        staked = []
         for role in Role:
             stake = await self.chain.stake(account, role, hex(known.head.number))
             sums = Sums(stake.active, stake.locked, stake.unbonding)
             held = [bond for bond in bonds if bond.role is role]
-            found.append(stake_of(role, sums, held, known.events, account))
-        return found
+            staked.append(stake_of(role, sums, held, known.events, account))
+        return staked
 
 
 @asynccontextmanager

@@ -126,6 +126,6 @@ def _files(settled_round: SettledRound, manifest: Manifest) -> Iterator[tuple[by
     if settled_round.verdict.cid:
         yield settled_round.verdict.cid, max_state_bytes(manifest)
     for seat in map(SeatIndex, bits(settled_round.record.available)):
-        told = settled_round.reveals.get(seat)
-        if told is not None and told.reveal.update_cid:
-            yield told.reveal.update_cid, max_update_bytes(manifest)
+        revealed = settled_round.reveals.get(seat)
+        if revealed is not None and revealed.reveal.update_cid:
+            yield revealed.reveal.update_cid, max_update_bytes(manifest)

@@ -79,12 +79,12 @@ class SeatCheck:
     def faults(self) -> list[str]:
         """What stands on the chain, and is not so."""
         who = f"seat {self.seat}"
-        found = [
+        wrong = [
             f"auditor {auditor} said of {who} what it had not run" for auditor in self.false_valid
         ]
         if self.outcome == MISMATCH and self.is_paid:
-            found.append(f"{who} is paid, and {self.why}")
-        return found
+            wrong.append(f"{who} is paid, and {self.why}")
+        return wrong
 
     def text(self) -> str:
         """A few words."""
@@ -114,23 +114,23 @@ class RoundCheck:
     @property
     def faults(self) -> list[str]:
         """What stands on the chain, and is not so."""
-        found = [] if self.is_told else ["its certificate is not of what its events say"]
-        found += [self.why] if self.merge == MISMATCH else []
-        found += [fault for seat in self.seats for fault in seat.faults]
-        return [f"round {self.round}: {fault}" for fault in found]
+        wrong = [] if self.is_told else ["its certificate is not of what its events say"]
+        wrong += [self.why] if self.merge == MISMATCH else []
+        wrong += [fault for seat in self.seats for fault in seat.faults]
+        return [f"round {self.round}: {fault}" for fault in wrong]
 
     @property
     def gaps(self) -> list[str]:
         """What could not be checked."""
-        found = [self.why] if self.merge == GONE else []
-        found += [seat.text() for seat in self.seats if seat.outcome == GONE]
-        return [f"round {self.round}: {gap}" for gap in found]
+        unchecked = [self.why] if self.merge == GONE else []
+        unchecked += [seat.text() for seat in self.seats if seat.outcome == GONE]
+        return [f"round {self.round}: {gap}" for gap in unchecked]
 
     def text(self) -> str:
         """A line."""
-        told = "certificate fits" if self.is_told else "its certificate is not of its events"
+        certificate = "certificate fits" if self.is_told else "its certificate is not of its events"
         merge = "merge equal" if self.merge == EQUAL else self.why
-        parts = [told, merge, *(seat.text() for seat in self.seats)]
+        parts = [certificate, merge, *(seat.text() for seat in self.seats)]
         return f"round {self.round}: {'; '.join(parts)}"
 
     def to_json_value(self) -> dict[str, object]:
@@ -170,8 +170,8 @@ class JobCheck:
     @property
     def faults(self) -> list[str]:
         """What stands on the chain, and is not so."""
-        found = [fault for settled_round in self.rounds for fault in settled_round.faults]
-        return [*found, *(f"money: {fault}" for fault in self.money["faults"])]
+        in_rounds = [fault for settled_round in self.rounds for fault in settled_round.faults]
+        return [*in_rounds, *(f"money: {fault}" for fault in self.money["faults"])]
 
     @property
     def gaps(self) -> list[str]:
@@ -250,18 +250,18 @@ async def audit(
         with handle.client.store.holding():
             announce(f"job {handle.id}: tries this machine's arithmetic")
             await worker.run(CHECK_MACHINE(manifest.to_bytes()))
-            auditor = _Auditor(handle, view, manifest, worker, _told(handle, view), announce)
+            auditor = _Auditor(handle, view, manifest, worker, _unsettled(handle, view), announce)
             announce(f"job {handle.id}: fetches its data, to check {len(rounds)} of its rounds")
             await auditor.fetch_data()
-            found = []
+            checks = []
             for settled_round in rounds:
-                found.append(await auditor.check(settled_round, extent))
-                tell(found[-1])
+                checks.append(await auditor.check(settled_round, extent))
+                tell(checks[-1])
     finally:
         worker.kill()
         with suppress(StorageError):  # what it could not let go of, the next audit does
             await asyncio.to_thread(release_job, handle.client.store, handle.id)
-    return JobCheck(handle.id, tuple(found), money, unsafe_rounds(view))
+    return JobCheck(handle.id, tuple(checks), money, unsafe_rounds(view))
 
 
 def _check_extent(view: JobView, extent: Extent) -> None:
@@ -285,17 +285,17 @@ class _Unusable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _BeforeSettling:
     """What the events said of a round right before it was settled."""
 
     record: MergeRecord
     fits: bool
 
 
-def _told(handle: JobHandle, view: JobView) -> dict[RoundIndex, _Told]:
+def _unsettled(handle: JobHandle, view: JobView) -> dict[RoundIndex, _BeforeSettling]:
     """The rounds as they stood when somebody settled them; folded once more, since views forget."""
     fold = Fold(handle.client.deployment, {handle.id})
-    found: dict[RoundIndex, _Told] = {}
+    before_settling: dict[RoundIndex, _BeforeSettling] = {}
     before: JobView | None = None
     for item in handle.client.session.follower.history():
         event = item.event
@@ -305,9 +305,9 @@ def _told(handle: JobHandle, view: JobView) -> dict[RoundIndex, _Told]:
             if running is not None:
                 signed = running.digest_of(event.verdict)
                 fits = event.digest == signed or not any(event.digest)
-                found[event.round] = _Told(running.merge_record, fits)
+                before_settling[event.round] = _BeforeSettling(running.merge_record, fits)
         before = fold.fold(item).view or before
-    return found
+    return before_settling
 
 
 @dataclass
@@ -323,7 +323,7 @@ class _Auditor:
     view: JobView
     manifest: Manifest
     worker: Worker
-    told: Mapping[RoundIndex, _Told]
+    before_settling: Mapping[RoundIndex, _BeforeSettling]
     announce: Tell
     models: dict[int, bytes] = field(default_factory=dict)
     data_gap: str = ""
@@ -349,17 +349,17 @@ class _Auditor:
 
     async def check(self, settled_round: SettledRound, extent: Extent) -> RoundCheck:
         """One round: its certificate, its merge, and seats of it."""
-        told = self.told.get(settled_round.round)
-        is_told = told is not None and told.fits and settled_round.is_consistent
+        before = self.before_settling.get(settled_round.round)
+        is_told = before is not None and before.fits and settled_round.is_consistent
         seats = _seats(settled_round, extent)
         self.announce(f"round {settled_round.round}: fetches its updates, and merges them again")
         try:
             initial_state = await self._initial_state(settled_round.round)
-            merge, why = await self._merge(settled_round, told, initial_state)
-        except _Unusable as found:
-            gone = tuple(self._seat(settled_round, seat, GONE, found.why) for seat in seats)
+            merge, why = await self._merge(settled_round, before, initial_state)
+        except _Unusable as gap:
+            gone = tuple(self._seat(settled_round, seat, GONE, gap.why) for seat in seats)
             return RoundCheck(
-                settled_round.round, is_told, found.outcome, found.why, gone, _worked(settled_round)
+                settled_round.round, is_told, gap.outcome, gap.why, gone, _worked(settled_round)
             )
         checks = []
         for number, seat in enumerate(seats, 1):
@@ -392,23 +392,23 @@ class _Auditor:
         return model.cid
 
     async def _merge(
-        self, settled_round: SettledRound, told: _Told | None, initial_state: bytes
+        self, settled_round: SettledRound, before: _BeforeSettling | None, initial_state: bytes
     ) -> tuple[str, str]:
         """The merge made again, from the updates."""
         if not any(settled_round.digest):
             stays = settled_round.verdict.state == model_of(self.view, settled_round.round)
             why = "without a certificate, the model stays"
             return (EQUAL, why) if stays else (MISMATCH, f"{why}, and did not")
-        if told is None:
+        if before is None:
             return MISMATCH, "it was settled, and had not begun"
         try:
-            command = await self.recomputation.merge_of(settled_round, told.record, initial_state)
+            command = await self.recomputation.merge_of(settled_round, before.record, initial_state)
         except NotFound as gone:
             return GONE, str(gone)
-        own = await self.worker.run(MERGE_ROUND(command, self.store))
-        wrong = _compare(own, settled_round.verdict)
+        recomputed = await self.worker.run(MERGE_ROUND(command, self.store))
+        wrong = _compare(recomputed, settled_round.verdict)
         if not wrong:
-            self.models[settled_round.round + 1] = own.cid
+            self.models[settled_round.round + 1] = recomputed.cid
         return (MISMATCH, f"merged again, {wrong}") if wrong else (EQUAL, "")
 
     async def _replay(
@@ -418,30 +418,30 @@ class _Auditor:
         command = replaying(self.view, settled_round, seat, self.manifest.to_bytes(), REPLAY)
         try:
             earlier = [
-                replace(one, cid=await self._initial_state(one.round)) for one in command.earlier
+                replace(item, cid=await self._initial_state(item.round)) for item in command.earlier
             ]
         except _Unusable as gap:  # whose fault it is, that round's own check says
             return self._seat(
                 settled_round, seat, GONE, f"of a round that it comes from: {gap.why}"
             )
         command = replace(command, earlier=tuple(earlier))
-        found = await self.worker.run(REPLAY(command, initial_state, self.store))
-        at, told = found.mismatch_at, settled_round.reveals[seat]
-        if found.earlier is not None:
-            what = f"its state comes from round {found.earlier}, which has a mismatch at {at}"
+        replayed = await self.worker.run(REPLAY(command, initial_state, self.store))
+        at, reveal = replayed.mismatch_at, settled_round.reveals[seat]
+        if replayed.earlier is not None:
+            what = f"its state comes from round {replayed.earlier}, which has a mismatch at {at}"
             return self._seat(settled_round, seat, MISMATCH, what)
         if at is not None:
             what = (
                 "its update is another"
-                if at == told.segments
+                if at == reveal.segments
                 else f"it has a mismatch at segment {at}"
             )
             return self._seat(settled_round, seat, MISMATCH, what)
-        wrong = wrong_tag_at(settled_round, seat, found.work_tags)
+        wrong = wrong_tag_at(settled_round, seat, replayed.work_tags)
         if wrong is not None:
             return self._seat(settled_round, seat, MISMATCH, f"its work tag {wrong} is another")
         return self._seat(
-            settled_round, seat, EQUAL, "", self._false_valid(settled_round, seat, found)
+            settled_round, seat, EQUAL, "", self._false_valid(settled_round, seat, replayed)
         )
 
     def _seat(
@@ -457,15 +457,15 @@ class _Auditor:
         )
 
     def _false_valid(
-        self, settled_round: SettledRound, seat: SeatIndex, found: SeatReplay
+        self, settled_round: SettledRound, seat: SeatIndex, replayed: SeatReplay
     ) -> tuple[str, ...]:
         """Auditors that are paid for a *valid* which they did not replay."""
         wrong = []
         for auditor, body in settled_round.opened_reports.items():
-            said, account = body.of(seat), self.view.verifiers[auditor].account
-            is_paid = said is not None and (auditor, seat) not in settled_round.contests
-            own = AuditEntry.valid(seat, account, found.work_tags)
-            if said is not None and said.is_valid and is_paid and said != own:
+            entry, account = body.of(seat), self.view.verifiers[auditor].account
+            is_paid = entry is not None and (auditor, seat) not in settled_round.contests
+            expected = AuditEntry.valid(seat, account, replayed.work_tags)
+            if entry is not None and entry.is_valid and is_paid and entry != expected:
                 wrong.append(str(account))
         return tuple(wrong)
 
@@ -477,7 +477,7 @@ def _worked(settled_round: SettledRound) -> int:
 
 def _seats(settled_round: SettledRound, extent: Extent) -> Sequence[SeatIndex]:
     """Which seats of a round are trained again."""
-    worked = [seat for seat, told in sorted(settled_round.reveals.items()) if told.segments]
+    worked = [seat for seat, reveal in sorted(settled_round.reveals.items()) if reveal.segments]
     if extent.seat is not None:
         return [seat for seat in worked if seat == extent.seat]
     if extent.sample is None or extent.sample >= len(worked):
@@ -486,13 +486,13 @@ def _seats(settled_round: SettledRound, extent: Extent) -> Sequence[SeatIndex]:
     return sorted(SystemRandom().sample(worked, extent.sample))
 
 
-def _compare(own: Verdict, told: Verdict) -> str:
+def _compare(recomputed: Verdict, certified: Verdict) -> str:
     """What of a verdict is another; empty where nothing is. Where the model lies is no matter."""
     parts = {
-        "seats were excluded": (own.excluded, told.excluded),
-        "updates are merged": (own.merged, told.merged),
-        "is the model": (own.state, told.state),
-        "is the held-out loss": (own.loss, told.loss),
+        "seats were excluded": (recomputed.excluded, certified.excluded),
+        "updates are merged": (recomputed.merged, certified.merged),
+        "is the model": (recomputed.state, certified.state),
+        "is the held-out loss": (recomputed.loss, certified.loss),
     }
     wrong = [what for what, (mine, theirs) in parts.items() if mine != theirs]
     return "" if not wrong else f"other {', other '.join(wrong)}"

@@ -72,12 +72,12 @@ def check_folder(folder: Path) -> None:
     try:
         if not folder.exists() or not any(folder.iterdir()):
             return
-        told = loads((folder / FACTS).read_text(encoding="utf-8"))
+        card = loads((folder / FACTS).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
-        told = None
+        card = None
     except OSError as error:
         raise StorageError(f"cannot write a model to {folder}: {error}") from error
-    if not (isinstance(told, dict) and {"rounds_contract", "model_digest"} <= told.keys()):
+    if not (isinstance(card, dict) and {"rounds_contract", "model_digest"} <= card.keys()):
         raise ConfigError(
             f"{folder} has files, and no {FACTS} of a job's model",
             next_step="name a folder that is empty, or not there",

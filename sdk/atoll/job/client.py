@@ -74,11 +74,31 @@ class Estimate:
     allowance: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What is known of a submission beside its manifest.
+
+    Attributes:
+        key: the same words have the same one.
+        file: text of the job's file.
+        policy: what checks the job's certificates.
+        limit: the most that it may cost, in wei.
+    """
+
+    key: str
+    file: str
+    policy: Address
+    limit: int
+
+
 class Client(Connection):
     """A connection that submits jobs, and knows those of its home.
 
     Args:
-        rpc, deployment, account, config: as for a `Connection`.
+        rpc: one or more http(s) endpoints, the preferred one first.
+        deployment: the network's contracts, or the file that has them.
+        account: who signs; None only watches.
+        config: home, address and limits; None is as usual.
         ask: whom to ask what a manifest says of this machine; None starts a process when it is.
 
     Raises:
@@ -123,7 +143,7 @@ class Client(Connection):
         """
         chosen = spec if isinstance(spec, JobSpec) else JobSpec.read(spec)
         chosen, pinned = await asyncio.to_thread(pin_hub, chosen)
-        said = to_toml(chosen)
+        file = to_toml(chosen)
         chosen, init = await asyncio.to_thread(prepare_weights, chosen, self.store)
         text = await asyncio.to_thread(prepare_text, chosen, self.store, on_progress)
         data = text.spec(chosen.evaluate.batches)
@@ -132,20 +152,20 @@ class Client(Connection):
         if known is not None:
             manifest, job = Manifest.from_bytes(known.manifest), known.job
             if job is None and self.can_sign:
-                job = await self._found(manifest)
+                job = await self._job_on_chain(manifest)
             if not (again and job) and (job is not None or self._stands(manifest, now)):
-                draft = Draft(key, chosen, manifest, job=job, said=said)
+                draft = Draft(key, chosen, manifest, job=job, file=file)
                 return replace(draft, read=text.account, notes=(*pinned, *text.notes))
             # Its second is all that tells another job of the same words from this one.
             now = max(now, manifest.created + 1)
         after = None if again else 0 if known is None else known.id
         floors, is_open = await self._floors(), bool(priced(chosen)[0].left_out())
         async with asking(self.ask) as ask:
-            found = PreparedParts(data, init, numerics or await machine_numerics(ask))
+            parts = PreparedParts(data, init, numerics or await machine_numerics(ask))
             measuring = ask if measured or is_open else None
-            draft = await write_draft(key, chosen, found, now, floors, ask=measuring)
+            draft = await write_draft(key, chosen, parts, now, floors, ask=measuring)
             manifest = await with_program(draft.manifest, self.store, ask)
-        draft = replace(draft, manifest=manifest, said=said, after=after)
+        draft = replace(draft, manifest=manifest, file=file, after=after)
         return replace(draft, read=text.account, notes=(*pinned, *text.notes))
 
     async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:
@@ -159,7 +179,7 @@ class Client(Connection):
         under_way = sent is not None and sent.state not in ENDED_WITHOUT_EFFECT
         return under_way or manifest.terms.expiry > now + START_SECONDS
 
-    async def _found(self, manifest: Manifest) -> JobId | None:
+    async def _job_on_chain(self, manifest: Manifest) -> JobId | None:
         """Our job of a manifest that the chain has, whichever machine sent it, once confirmed."""
         mine = manifest.digest(), self.address
         while True:
@@ -220,9 +240,12 @@ class Client(Connection):
         if not isinstance(job, Draft | Manifest):
             job = await self.draft(job, again=again, on_progress=on_progress)
         manifest = job.manifest if isinstance(job, Draft) else job
-        kept = job.key if isinstance(job, Draft) else manifest.digest().hex()
-        said = job.said if isinstance(job, Draft) else ""
-        policy = self._policy_of(job)
+        order = _Order(
+            key=job.key if isinstance(job, Draft) else manifest.digest().hex(),
+            file=job.file if isinstance(job, Draft) else "",
+            policy=self._policy_of(job),
+            limit=limit,
+        )
         log.info(PUBLIC_NOTICE)
         self._check_data(manifest)
         async with self._submitting, self.sending() as queue:
@@ -230,7 +253,7 @@ class Client(Connection):
             cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
             self.store.pin(cid, f"job:{cid}")
             await self._mirror(cid, manifest)
-            job_id = await self._create(queue, manifest, (kept, said), (policy, limit))
+            job_id = await self._create(queue, manifest, order)
         await self.serve()
         return self.attach(job_id)
 
@@ -257,30 +280,22 @@ class Client(Connection):
             return draft.manifest
         return Manifest.from_bytes(newest.manifest)
 
-    async def _create(
-        self,
-        queue: TxQueue,
-        manifest: Manifest,
-        kept: tuple[str, str],
-        terms: tuple[Address, int],
-    ) -> JobId:
-        """Notes the submission under its key with its file, and pays unless that was done.
-
-        Args:
-            terms: what checks the job's certificates, and the most that it may cost.
-        """
-        (key, said), (policy, limit), create = kept, terms, _create_key(manifest)
+    async def _create(self, queue: TxQueue, manifest: Manifest, order: _Order) -> JobId:
+        """Notes the submission under its key with its file, and pays unless that was done."""
+        create = _create_key(manifest)
         sent = queue.status(create)
         is_paid = sent is not None and sent.has_effect
         # What was copied here may know nothing of the transaction that another machine sent.
-        job = None if is_paid else await self._found(manifest)
+        job = None if is_paid else await self._job_on_chain(manifest)
         is_due = not is_paid and job is None
         if is_due:
             await self._check_open()
-            await self._check_money(manifest, limit)
-        submission = self.submissions.write(key, manifest.name, manifest.to_bytes(), said)
+            await self._check_money(manifest, order.limit)
+        submission = self.submissions.write(
+            order.key, manifest.name, manifest.to_bytes(), order.file
+        )
         if is_due:
-            await self._pay_in(manifest, policy, create)
+            await self._pay_in(manifest, order.policy, create)
         if job is None:
             status = await queue.wait(create, self.config.confirmations)
             job = await self._created_in(status, manifest)

@@ -99,14 +99,14 @@ def transactions(items: Iterable[Collect], calls: Calls) -> Iterator[tuple[str, 
             yield item.key, item.call
             continue
         if together and sum(each.rounds for each in together) + item.rounds > MOST_CLAIMED:
-            yield _one(together, calls)
+            yield _claim(together, calls)
             together = []
         together.append(item)
     if together:
-        yield _one(together, calls)
+        yield _claim(together, calls)
 
 
-def _one(claims: list[Collect], calls: Calls) -> tuple[str, Call]:
+def _claim(claims: list[Collect], calls: Calls) -> tuple[str, Call]:
     if len(claims) == 1:
         return claims[0].key, claims[0].call
     dues = [each.due for each in claims if each.due is not None]
@@ -124,10 +124,12 @@ def releasable(bonds: Iterator[Bond] | list[Bond], now: int, calls: Calls) -> It
 
 def later(statements: list[Statement]) -> Iterator[Later]:
     """What is earned, or may be, and cannot be claimed yet; the soonest first."""
-    found = [
+    pending = [
         Later(statement.job, line.round, line.wei, line.until, f"{line.what}: {line.text}")
         for statement in statements
         for line in statement.lines
         if line.state is State.PENDING
     ]
-    yield from sorted(found, key=lambda item: (item.at is None, item.at or 0, item.job, item.round))
+    yield from sorted(
+        pending, key=lambda item: (item.at is None, item.at or 0, item.job, item.round)
+    )

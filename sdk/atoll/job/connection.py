@@ -146,22 +146,22 @@ class Connection:
             ConfigError: a variable is missing, or says what cannot be. KeystoreError: the key
                 cannot be used.
         """
-        found = {name: os.environ.get(f"ATOLL_{name}") for name in _VARIABLES}
+        variables = {name: os.environ.get(f"ATOLL_{name}") for name in _VARIABLES}
         if (network := chosen_network()) is not None:
-            found["RPC"] = found["RPC"] or network.rpc
-            found["DEPLOYMENT"] = found["DEPLOYMENT"] or str(network.deployment)
-        if found["DEPLOYMENT"] is None:
+            variables["RPC"] = variables["RPC"] or network.rpc
+            variables["DEPLOYMENT"] = variables["DEPLOYMENT"] or str(network.deployment)
+        if variables["DEPLOYMENT"] is None:
             raise ConfigError(
                 "ATOLL_DEPLOYMENT is not set",
                 next_step="name a deployment file, or choose one with `atoll network use FILE`",
             )
-        rpc, config = (found["RPC"] or DEFAULT_RPC).split(","), _with_variables(config)
-        if found["KEYSTORE"] is None:
-            return cls(rpc, found["DEPLOYMENT"], None, config)
-        if found["PASSWORD_FILE"] is None:
+        rpc, config = (variables["RPC"] or DEFAULT_RPC).split(","), _with_variables(config)
+        if variables["KEYSTORE"] is None:
+            return cls(rpc, variables["DEPLOYMENT"], None, config)
+        if variables["PASSWORD_FILE"] is None:
             raise ConfigError("ATOLL_PASSWORD_FILE is not set", next_step="name its file")
-        key = found["KEYSTORE"], found["PASSWORD_FILE"]
-        return cls.from_keystore(rpc, found["DEPLOYMENT"], *key, config)
+        key = variables["KEYSTORE"], variables["PASSWORD_FILE"]
+        return cls.from_keystore(rpc, variables["DEPLOYMENT"], *key, config)
 
     async def __aenter__(self) -> Self:
         """Connects.
@@ -302,12 +302,12 @@ class Connection:
         self.check_reach()
         async with self.sending() as queue:
             # Another URL may have been announced in between, so the key counts the changes.
-            told = [tx.key for tx in queue.transactions() if tx.label == "announceGateway"]
-            await self.session.serve(port=_port_in(told[-1]) if told else 0)
+            announced = [tx.key for tx in queue.transactions() if tx.label == "announceGateway"]
+            await self.session.serve(port=_port_in(announced[-1]) if announced else 0)
             url = self.session.url
-            if not told or not told[-1].endswith(f":{url}"):
-                told.append(f"gateway:{len(told)}:{url}")
-            await self.transact(told[-1], self.chain.calls.announce_gateway(url))
+            if not announced or not announced[-1].endswith(f":{url}"):
+                announced.append(f"gateway:{len(announced)}:{url}")
+            await self.transact(announced[-1], self.chain.calls.announce_gateway(url))
         return url
 
     def check_reach(self) -> None:
@@ -354,8 +354,8 @@ class Connection:
             allowance = await self.chain.allowance(self.address, jobs)
             if allowance < amount:
                 approve = self.chain.calls.approve(jobs, amount)
-                found = unspent_key(queue, f"approve:{key}:{allowance}")
-                await self.transact(found, approve)
+                unspent = unspent_key(queue, f"approve:{key}:{allowance}")
+                await self.transact(unspent, approve)
 
     async def transact(self, key: str, call: Call) -> TxStatus:
         """Sends a call once a key, and again only where it ended without effect.
@@ -396,8 +396,8 @@ class Connection:
 
 def _gateway_words(config: ClientConfig) -> dict[str, Any]:
     """What the config says of our gateway, by name."""
-    said = {name: getattr(config, name) for name in _GATEWAY}
-    return {name: value for name, value in said.items() if value is not None}
+    values = {name: getattr(config, name) for name in _GATEWAY}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _gateway_of(words: dict[str, Any]) -> GatewaySection:
@@ -412,8 +412,8 @@ def _with_variables(config: ClientConfig | None) -> ClientConfig:
     """The config, with what it leaves open as the variables say. Raises ConfigError."""
     config = config or ClientConfig()
     home = os.environ.get("ATOLL_HOME") or None if config.home is None else config.home
-    found = {name: os.environ.get(f"ATOLL_{name.upper()}") for name in _GATEWAY}
-    words = {name: value for name, value in found.items() if value} | _gateway_words(config)
+    variables = {name: os.environ.get(f"ATOLL_{name.upper()}") for name in _GATEWAY}
+    words = {name: value for name, value in variables.items() if value} | _gateway_words(config)
     section = _gateway_of(words)
     return replace(config, home=home, **{name: getattr(section, name) for name in words})
 

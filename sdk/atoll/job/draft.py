@@ -37,7 +37,7 @@ class Draft:
         figures: what was excluded and is computed.
         pace: what was measured; None where nothing had to be.
         job: its number, where it is on the chain already.
-        said: the job's file as it was, with nothing computed but the commits of what it names on
+        file: the job's file as it was, with nothing computed but the commits of what it names on
             the Hub.
         floors: of the network that it is for.
         read: what became of every file and row of the text.
@@ -53,7 +53,7 @@ class Draft:
     figures: tuple[Figure, ...] = ()
     pace: Pace | None = None
     job: JobId | None = None
-    said: str = ""
+    file: str = ""
     floors: BondFloors = field(default_factory=BondFloors)
     read: ReadingReport | None = None
     notes: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Draft:
 
 
 async def write_draft(
-    key: str, spec: JobSpec, found: PreparedParts, now: int, floors: BondFloors, *, ask: Ask | None
+    key: str, spec: JobSpec, parts: PreparedParts, now: int, floors: BondFloors, *, ask: Ask | None
 ) -> Draft:
     """Completes a spec, measuring what it leaves open.
 
@@ -73,9 +73,9 @@ async def write_draft(
             than the job's price.
         ManifestError: the choices do not fit together.
     """
-    pace = None if ask is None else await measure(spec, found, ask)
+    pace = None if ask is None else await measure(spec, parts, ask)
     spec, figures = priced(spec) if pace is None else complete(spec, pace, floors)
-    manifest = spec.resolve(found.data, found.init, found.numerics, now)
+    manifest = spec.resolve(parts.data, parts.init, parts.numerics, now)
     _check_budget(spec.money.budget, budget(manifest.terms))
     return Draft(key, spec, manifest, figures, pace, floors=floors)
 
@@ -90,8 +90,8 @@ def _check_budget(most: int | None, price: Wei) -> None:
         )
 
 
-async def measure(spec: JobSpec, found: PreparedParts, ask: Ask) -> Pace:
+async def measure(spec: JobSpec, parts: PreparedParts, ask: Ask) -> Pace:
     """The model's pace on this machine. Raises as `write_draft`."""
     # What is left out does not matter to a step.
-    manifest = filled(spec).resolve(found.data, found.init, found.numerics, now=0)
+    manifest = filled(spec).resolve(parts.data, parts.init, parts.numerics, now=0)
     return Pace(**await ask({"pace": manifest.to_bytes().hex()}))

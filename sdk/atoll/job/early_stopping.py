@@ -49,10 +49,10 @@ class EarlyStopping:
 
 def early_stopping_of(job: FollowedJob) -> EarlyStopping:
     """What the job's file says, where the job was submitted from this home; else endless."""
-    own = job.client.submissions.of_job(job.id)
-    if own is None or not own.spec:
+    submission = job.client.submissions.of_job(job.id)
+    if submission is None or not submission.spec:
         return EarlyStopping(0)
-    chosen = JobSpec.of(parse_toml(own.spec), "the job's file").evaluate
+    chosen = JobSpec.of(parse_toml(submission.spec), "the job's file").evaluate
     return EarlyStopping(chosen.patience, chosen.least_gain)
 
 

@@ -74,11 +74,11 @@ def numbers(bitmap: int) -> str:
     return ", ".join(map(str, bits(bitmap))) or "none"
 
 
-def seats_text(bitmap: int, one: str, several: str) -> str:
+def seats_text(bitmap: int, singular: str, plural: str) -> str:
     """The seats of a bitmap, and what is said of one or of several."""
     if bitmap.bit_count() == 1:
-        return f"seat {numbers(bitmap)} {one}"
-    return f"seats {numbers(bitmap)} {several}"
+        return f"seat {numbers(bitmap)} {singular}"
+    return f"seats {numbers(bitmap)} {plural}"
 
 
 def rounds_text(count: int) -> str:
@@ -123,7 +123,7 @@ def _revealed(event: ev.Revealed, name: Names) -> str:
     return f"round {event.round}: seat {event.seat} reveals {segments} segments"
 
 
-def _said(event: ev.Voted, name: Names) -> str:
+def _voted(event: ev.Voted, name: Names) -> str:
     has = f"slot {event.slot} has the updates of seats {numbers(event.has)}"
     return f"round {event.round}: {has}"
 
@@ -273,7 +273,7 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
         f"round {e.round}: seats {numbers(e.revealed)} revealed; now they are merged"
     ),
     ev.AuditSeeded: lambda e, n: f"round {e.round}: who is audited, and by whom, is drawn",
-    ev.Voted: _said,
+    ev.Voted: _voted,
     ev.CommitteeDrawn: _committee_drawn,
     ev.Settled: _settled,
     ev.Signed: lambda e, n: f"round {e.round}: slots {numbers(e.signers)} have signed",

@@ -10,13 +10,15 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
-from atoll.job.groups import duration_text, tokens_text
-from atoll.job.quote import member_needs, round_traffic, size_text
+from atoll.job.break_even import BreakEven, MemberPrices, break_even_of
+from atoll.job.groups import duration_text, size_text, tokens_text
+from atoll.job.role_needs import member_needs, round_traffic
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import TOKEN, Role
 from atoll.service.needs import Machine
 from atoll.service.pace import Pace, earned_per_hour, loads_of, train_seconds
 
+USUAL: Final = MemberPrices()
 TIGHT: Final = 0.75
 """A part of a window, of memory or of disk above which little room is left."""
 
@@ -52,6 +54,7 @@ class Feasibility:
         hourly_wei: what an hour in the job earns this machine.
         floor_wei: the price of a token, or a replay's fee, of such a job at which that is one
             token; None where the job pays nothing.
+        even: what taking part costs, and from which price on it pays.
     """
 
     role: str
@@ -64,6 +67,7 @@ class Feasibility:
     megabits: tuple[float, float]
     hourly_wei: int
     floor_wei: int | None
+    even: BreakEven
 
     @property
     def fits(self) -> bool:
@@ -76,20 +80,22 @@ class Feasibility:
         plain = asdict(self) | {"checks": checks, "megabits": list(self.megabits)}
         plain |= {"hourly_wei": str(self.hourly_wei)}
         plain |= {"floor_wei": None if self.floor_wei is None else str(self.floor_wei)}
+        plain["even"] = self.even.to_json_value()
         return plain | {"fits": self.fits}
 
     def lines(self) -> list[str]:
         """For a person."""
-        found = [f"{check.level:<6} {check.name:<7} {check.text}" for check in self.checks]
+        rows = [f"{check.level:<6} {check.name:<7} {check.text}" for check in self.checks]
         down, up = self.megabits
-        found.append(
+        rows.append(
             f"       line    {size_text(self.down)} down and {size_text(self.up)} up a round: "
             f"{down:.3g} and {up:.3g} Mbit/s while there is time for them"
         )
-        found.append(f"       pay     {self._pay_text()}")
+        rows.append(f"       pay     {self._pay_text()}")
+        rows += self.even.lines(self.role)
         levels = {check.level for check in self.checks}
         verdict = "does not fit" if "no" in levels else "fits"
-        return [*found, verdict + (", with little room" if levels == {"ok", "tight"} else "")]
+        return [*rows, verdict + (", with little room" if levels == {"ok", "tight"} else "")]
 
     def _pay_text(self) -> str:
         """What it earns, and the floor that follows for the policy."""
@@ -100,12 +106,15 @@ class Feasibility:
         return f"{earns}; jobs like it pay 1 from policy.{name} = {self.floor_wei} on"
 
 
-def feasibility_of(role: str, manifest: Manifest, pace: Pace, machine: Machine) -> Feasibility:
+def feasibility_of(
+    role: str, manifest: Manifest, pace: Pace, machine: Machine, *, prices: MemberPrices = USUAL
+) -> Feasibility:
     """What a `provider` or `verifier` of this pace and these sizes would have to spare.
 
     Args:
         pace: measured here, of this manifest.
         machine: what is free here.
+        prices: what this member pays for power, gas and the like.
     """
     terms, needs = manifest.terms, member_needs(role, manifest, pace)
     spent, down, up = train_seconds(manifest, pace), *round_traffic(role, manifest, pace)
@@ -120,7 +129,8 @@ def feasibility_of(role: str, manifest: Manifest, pace: Pace, machine: Machine) 
     paid = terms.price_per_token if role == "provider" else terms.duty_fee
     floor = ceil(Fraction(paid * TOKEN, earned)) if earned else None
     needed = (role, pace.step_seconds, spent, pace.source, checks)
-    return Feasibility(*needed, down, up, megabits, earned, floor)
+    even = break_even_of(Role[role.upper()], manifest, pace, prices)
+    return Feasibility(*needed, down, up, megabits, earned, floor, even)
 
 
 def _megabits(count: int, seconds: int) -> float:

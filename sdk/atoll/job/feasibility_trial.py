@@ -9,6 +9,7 @@ from typing import Final
 from atoll.chain.deployment import Deployment
 from atoll.errors import ConfigError
 from atoll.job.asking import Ask, asking
+from atoll.job.break_even import MemberPrices
 from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
 from atoll.job.feasibility import Feasibility, feasibility_of
@@ -21,7 +22,7 @@ from atoll.service.pace import Pace
 PROBE_SECONDS: Final = 120.0
 
 
-async def try_job(config: ServiceConfig, role: str, job: int) -> Feasibility:
+async def try_job(config: ServiceConfig, role: str, job: int, prices: MemberPrices) -> Feasibility:
     """Fetches a job's manifest, times its model's steps, and holds them against its windows.
 
     Raises:
@@ -37,7 +38,7 @@ async def try_job(config: ServiceConfig, role: str, job: int) -> Feasibility:
     async with asking(device=config.device) as ask:
         pace = await pace_of(manifest, ask)
     machine = Machine(memory()[1], shutil.disk_usage(config.data_dir).free)
-    return feasibility_of(role, manifest, pace, machine)
+    return feasibility_of(role, manifest, pace, machine, prices=prices)
 
 
 async def pace_of(manifest: Manifest, ask: Ask, seconds: float = PROBE_SECONDS) -> Pace:

@@ -34,14 +34,14 @@ class RoundFigures:
 
     Attributes:
         merged: 0 is the initial model.
-        own: the held-out loss as computed here, 8 bytes; None where it was not.
+        computed: the held-out loss as computed here, 8 bytes; None where it was not.
         certified: what a committee signed with the next round's verdict; None before that.
         before: the held-out loss one round earlier, where it is known.
         signs: of the last of these rounds; None of the initial model.
     """
 
     merged: int
-    own: bytes | None = None
+    computed: bytes | None = None
     certified: bytes | None = None
     before: float | None = None
     signs: RoundSigns | None = None
@@ -49,7 +49,7 @@ class RoundFigures:
     @property
     def bits(self) -> bytes | None:
         """The held-out loss in 8 bytes: ours, else what was certified."""
-        return self.certified if self.own is None else self.own
+        return self.certified if self.computed is None else self.computed
 
     @property
     def loss(self) -> float | None:
@@ -64,19 +64,19 @@ class RoundFigures:
     @property
     def is_disputed(self) -> bool:
         """Whether a committee signed another number than the one that was computed here."""
-        return None not in {self.own, self.certified} and self.own != self.certified
+        return None not in {self.computed, self.certified} and self.computed != self.certified
 
     def to_json_value(self) -> dict[str, object]:
         """As JSON has it; `bits` are the 8 bytes, and a loss that is NaN is null."""
         return {
             "merged": self.merged,
-            "held_out_loss": _number(self.bits),
+            "held_out_loss": number_of(self.bits),
             "bits": None if self.bits is None else self.bits.hex(),
             "change": None if self.change is None or math.isnan(self.change) else self.change,
-            "own": _number(self.own),
-            "certified": _number(self.certified),
+            "own": number_of(self.computed),
+            "certified": number_of(self.certified),
             "certified_bits": None if self.certified is None else self.certified.hex(),
-            "computed_here": self.own is not None,
+            "computed_here": self.computed is not None,
             "disputed": self.is_disputed,
         }
 
@@ -120,14 +120,14 @@ def known(figures: Figures | None, view: JobView) -> list[RoundFigures]:
     """Everything that is known of a job, the initial model first; without figures of this machine
     what committees signed.
     """
-    found: list[RoundFigures] = []
+    rows: list[RoundFigures] = []
     for merged in range(len(view.settled) + 1):
         model = model_of(view, merged)
-        own = None if figures is None else figures.loss(view.spec_digest, merged, model)
-        before = found[-1].loss if found else None
-        found.append(RoundFigures(merged, own, certified_loss(view, merged), before))
-    signs = Signs.of(view, [item.bits for item in found]).rounds
-    return [replace(item, signs=sign) for item, sign in zip(found, (None, *signs), strict=True)]
+        computed = None if figures is None else figures.loss(view.spec_digest, merged, model)
+        before = rows[-1].loss if rows else None
+        rows.append(RoundFigures(merged, computed, certified_loss(view, merged), before))
+    signs = Signs.of(view, [item.bits for item in rows]).rounds
+    return [replace(item, signs=sign) for item, sign in zip(rows, (None, *signs), strict=True)]
 
 
 def certified_loss(view: JobView, merged: int) -> bytes | None:
@@ -173,7 +173,7 @@ def _is_loss(data: bytes) -> bool:
     return True
 
 
-def _number(bits: bytes | None) -> float | None:
+def number_of(bits: bytes | None) -> float | None:
     """Nats a target; None where there is no number, or NaN."""
     value = None if bits is None else loss_of(bits)
     return None if value is None or math.isnan(value) else value

@@ -104,12 +104,12 @@ class FollowedJob:
 
         A chain that does not answer is waited for.
         """
-        told = 0
+        yielded = 0
         while True:
             updates, snapshot = await self._look()
-            for update in updates[told:]:
+            for update in updates[yielded:]:
                 yield update
-            told = max(told, len(updates))
+            yielded = max(yielded, len(updates))
             if snapshot is not None and snapshot.is_final:
                 return
             await asyncio.sleep(self.client.config.poll_seconds)
@@ -123,18 +123,18 @@ class FollowedJob:
                 last model's, which no certificate has, is waited for, a while.
         """
         shown: dict[int, str] = {}
-        told, looked, over = 0, -math.inf, math.inf
+        yielded, looked, over = 0, -math.inf, math.inf
         while True:
             (updates, snapshot), now = await self._look(), asyncio.get_running_loop().time()
-            for update in updates[told:]:
+            for update in updates[yielded:]:
                 yield update
-            if updates and (len(updates) > told or now - looked >= FIGURES_SECONDS):
+            if updates and (len(updates) > yielded or now - looked >= FIGURES_SECONDS):
                 looked = now
                 for item in await self._figures_or_none():
                     if item.loss is not None and shown.get(item.merged) != item.text():
                         shown[item.merged] = item.text()
                         yield item
-            told = max(told, len(updates))
+            yielded = max(yielded, len(updates))
             if snapshot is not None and snapshot.is_final:
                 over = min(over, now)
                 lacks_last = evaluated and snapshot.settled_rounds not in shown
@@ -257,6 +257,6 @@ def rounds_merged(view: JobView, round: int | None) -> int:
         wanted = "a round" if round is None else f"round {round}"
         raise ConfigError(
             f"job {view.job_id} has no model of {wanted} yet: {settled} rounds are settled",
-            next_step=f"atoll job watch {view.job_id}",
+            next_step=f"atoll watch {view.job_id}",
         )
     return settled if round is None else round + 1

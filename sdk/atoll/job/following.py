@@ -76,8 +76,8 @@ class JobFollower:
         """
         async with self._syncing:
             await self._catch_up()
-            found = (item.event for item in self._follower.history())
-            jobs = (job_created(event, manifest, submitter) for event in found)
+            events = (item.event for item in self._follower.history())
+            jobs = (job_created(event, manifest, submitter) for event in events)
             return next((job for job in jobs if job is not None), None)
 
     @property

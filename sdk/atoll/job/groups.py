@@ -26,6 +26,7 @@ from pydantic import (
 
 from atoll.errors import ConfigError
 from atoll.job.methods import DENSE_CODECS, METHODS
+from atoll.protocol.audit_rates import Incentive
 from atoll.protocol.choices import OneOf
 from atoll.protocol.manifest_fields import (
     Beta,
@@ -45,6 +46,8 @@ _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _DECIMALS: Final = 18
 """Of an amount in tokens: a wei is 10⁻¹⁸ of one."""
+INCENTIVE: Final = Incentive()
+"""As usual."""
 _MOST_PLACES: Final = 100
 """Of a number on either side of its point; more than any field takes."""
 
@@ -135,6 +138,14 @@ def duration_text(seconds: int) -> str:
     return parts or "0s"
 
 
+def size_text(count: int) -> str:
+    """Bytes, to three digits."""
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"
+
+
 def _wei(value: object) -> object:
     # In Python an integer is wei; text, of a file or a caller, is tokens.
     if isinstance(value, Whole):
@@ -222,6 +233,10 @@ class Data(Group):
     )
     chat: bool = Field(
         default=False, description="whether rows are conversations, of which answers are learned"
+    )
+    packed: bool = Field(
+        default=False,
+        description="whether a training sequence begins with a document, and cuts none that fits",
     )
     bad_rows: Literal["refuse", "skip"] = Field(
         default="refuse", description="of rows that cannot be taken: refuse, or skip and count them"
@@ -318,8 +333,22 @@ class MethodChoice(Group):
 class Audit(Group):
     """How much is replayed. Whoever the merge excluded is audited besides."""
 
-    share: Share = Field(
-        default="0.5", description="of the seats, replayed in all but the last round"
+    share: Share | None = Field(
+        default=None,
+        description="of the seats, replayed in all but the last round; the least that guard asks "
+        "for, or the most that budget pays for, if left out",
+    )
+    budget: Share | None = Field(
+        default=None,
+        description="what verification may cost of the training's price, where all are honest",
+    )
+    guard: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=INCENTIVE.guard,
+        description="rounds that a seat lasts which lies in every one, whatever it may lose",
+    )
+    margin: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=INCENTIVE.margin,
+        description="times what leaving out a round saves that it costs on average, by the bond",
     )
 
 
@@ -332,6 +361,14 @@ class Money(Group):
     )
     price_per_token: Amount | None = Field(
         default=None, description="paid for each trained token of text"
+    )
+    flop_price: Amount | None = Field(
+        default=None,
+        description="for 10^18 operations, where price_per_token and budget are left out; an "
+        "H100's, with a token for a dollar, if left out",
+    )
+    gas_price: Amount = Field(
+        default=0, description="for a million gas, which signatures are paid besides"
     )
     sign_fee: Amount | None = Field(default=None, description="of each signature of a merge")
     duty_fee: Amount | None = Field(default=None, description="of each replay of a seat's round")

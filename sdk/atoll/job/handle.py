@@ -80,14 +80,14 @@ class JobHandle(FollowedJob):
             ConfigError: the job was not submitted from a file from this home, or no model of it is
                 safe; and as `checkpoint`.
         """
-        own = self.client.submissions.of_job(self.id)
-        if own is None or not own.spec:
+        submission = self.client.submissions.of_job(self.id)
+        if submission is None or not submission.spec:
             raise ConfigError(
                 f"job {self.id} was not submitted from a job file of this home",
                 next_step=f"atoll job checkpoint {self.id} DIR, then atoll job new --init DIR",
             )
-        spec = JobSpec.of(parse_toml(own.spec), "the job's file")
-        model = Manifest.from_bytes(own.manifest).model
+        spec = JobSpec.of(parse_toml(submission.spec), "the job's file")
+        model = Manifest.from_bytes(submission.manifest).model
         started = await self.checkpoint(folder, safe_round(await self.view()), merged=True)
         return spec.but(
             {
@@ -123,13 +123,13 @@ class JobHandle(FollowedJob):
                 and the train extra is missing.
         """
         snapshot, view = await self.status(), await self.view()
-        found = None
+        delivered = None
         if snapshot.is_final and view.settled:
             with self.client.store.holding():
-                found = await deliver(self, view, await self.manifest())
-        if found is None:
+                delivered = await deliver(self, view, await self.manifest())
+        if delivered is None:
             raise _no_result(snapshot)
-        return found
+        return delivered
 
     async def result(
         self,
@@ -161,10 +161,10 @@ class JobHandle(FollowedJob):
         """
         check_folder(Path(folder))
         with self.client.store.holding():
-            found = delivery or await self.delivery()
-            model = Certified(Cid.from_bytes(found.cid), found.digest)
+            delivered = delivery or await self.delivery()
+            model = Certified(Cid.from_bytes(delivered.cid), delivered.digest)
             rounds = len((await self.view()).settled)
-            return await self._write(Path(folder), model, rounds, Dress(labels, merged, found))
+            return await self._write(Path(folder), model, rounds, Dress(labels, merged, delivered))
 
     async def clean(
         self, folder: str | Path, labels: Labels = NO_LABELS, *, merged: bool = False
@@ -322,12 +322,12 @@ class Dress:
 
 
 def _no_result(snapshot: JobSnapshot) -> ConfigError:
-    job, done = snapshot.job, f"{snapshot.settled_rounds} of {snapshot.rounds} rounds"
+    job, progress = snapshot.job, f"{snapshot.settled_rounds} of {snapshot.rounds} rounds"
     if snapshot.has_ended and not snapshot.settled_rounds:
         return ConfigError(f"job {job} has no result: no round was settled")
     return ConfigError(
-        f"job {job} has no result yet: {done} are settled, {snapshot.final_rounds} are FINAL",
-        next_step=f"atoll job watch {job}, or for the model so far: atoll job checkpoint {job} DIR",
+        f"job {job} has no result yet: {progress} are settled, {snapshot.final_rounds} are FINAL",
+        next_step=f"atoll watch {job}, or for the model so far: atoll job checkpoint {job} DIR",
     )
 
 

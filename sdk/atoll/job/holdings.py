@@ -17,7 +17,7 @@ from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.owners import Ownership, enter, payee_of
 from atoll.protocol.types import Address, JobId
 
-_Own: TypeAlias = (
+_MoneyMoved: TypeAlias = (
     ev.Deposited | ev.Slashed | ev.Withdrawn | ev.BondReturned | ev.Kept | ev.Collected
 )
 
@@ -161,12 +161,15 @@ class Holdings:
         """Wei of challengers' bonds that are its payee's, as it won their games."""
         return sum(game.gained for game in self.games if game.holder == self.account)
 
-    def faults(self, found: HeldByContracts) -> Iterator[str]:
+    def faults(self, on_chain: HeldByContracts) -> Iterator[str]:
         """What differs from what the chain says."""
-        told = [("are staked", found.staked, self.staked), ("are kept", found.kept, self.kept)]
-        for who, wei in found.owed.items():
-            told.append((f"are owed by games to {who}", wei, self.owed.get(who, 0)))
-        for what, wei, by_events in told:
+        compared = [
+            ("are staked", on_chain.staked, self.staked),
+            ("are kept", on_chain.kept, self.kept),
+        ]
+        for who, wei in on_chain.owed.items():
+            compared.append((f"are owed by games to {who}", wei, self.owed.get(who, 0)))
+        for what, wei, by_events in compared:
             if wei != by_events:
                 yield f"{wei} wei {what}, and {by_events} by the events"
 
@@ -213,7 +216,7 @@ def holdings(
     )
 
 
-def _sum(events: Iterable[ev.ContractEvent], kind: type[_Own], account: Address) -> int:
+def _sum(events: Iterable[ev.ContractEvent], kind: type[_MoneyMoved], account: Address) -> int:
     """Wei of all the account's events of a kind."""
     return sum(e.amount for e in events if isinstance(e, kind) and e.account == account)
 
@@ -225,7 +228,7 @@ def _owed(games: Iterable[Played], events: Iterable[ev.ContractEvent], account: 
 
 def _games(events: Iterable[ev.ContractEvent]) -> list[Played]:
     """Every game of the deployment; whose a won bond is, is so when the game ends."""
-    found: dict[int, Played] = {}
+    games: dict[int, Played] = {}
     owners: dict[Address, Ownership] = {}
     for event in events:
         enter(owners, event)
@@ -233,12 +236,12 @@ def _games(events: Iterable[ev.ContractEvent]) -> list[Played]:
             about = parties(event.claim)
             sides = (event.holder, event.challenger, event.bond)
             job = None if about is None else about[0]
-            found[event.id] = Played(event.id, job, *sides, Outcome.NONE, event.holder)
+            games[event.id] = Played(event.id, job, *sides, Outcome.NONE, event.holder)
         elif isinstance(event, ev.Ended):
-            game = found[event.id]
+            game = games[event.id]
             payee = payee_of(owners, game.holder)
-            found[event.id] = replace(game, outcome=event.outcome, payee=payee)
-    return list(found.values())
+            games[event.id] = replace(game, outcome=event.outcome, payee=payee)
+    return list(games.values())
 
 
 def _slashed_in(later: Iterable[ev.ContractEvent], slashed: ev.Slashed) -> JobId | None:

@@ -17,14 +17,12 @@ from fractions import Fraction
 from math import ceil
 from typing import Self
 
+from atoll.protocol.audit_rates import SPEAKING
 from atoll.protocol.terms import WHOLE_BPS
 from atoll.protocol.types import Terms
 
-COLLUDING = Fraction(1, 3)
+COLLUDING = 1 - SPEAKING
 """Share of auditors that say nothing of what they find."""
-BOND_MARGIN = 10
-"""A computed bond costs who is caught so many times what leaving out a round saves, so that nine
-rounds' pay, at least, are no price for a false one."""
 DRIFT = "1 to 5 %"
 """Of an honest round's movement, in a round, that f cheats who are never drawn take back; measured
 in small models: docs/attacks.md, "Drift, a round"."""
@@ -40,13 +38,14 @@ def found_part(share: Fraction, seats: int, verifiers: int, f: int) -> Fraction:
     return drawn * (1 - COLLUDING)
 
 
-def bond_for(pay: Fraction, found: Fraction, winner_bps: int) -> Fraction:
-    """The bond whose burnt part deters, with the margin, from saving a round's pay; wei.
+def bond_for(pay: Fraction, found: Fraction, winner_bps: int, margin: int) -> Fraction:
+    """The bond whose burnt part costs who is caught so many times what leaving out a round saves,
+    wei: one round's pay less is no price for a false one.
 
     A network whose winners take all has none: everything counts then as if it were burnt.
     """
     burnt = Fraction(WHOLE_BPS - winner_bps, WHOLE_BPS) or Fraction(1)
-    return BOND_MARGIN * pay / found / burnt
+    return margin * pay / found / burnt
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,12 @@ class Incentives:
     """Of a job's terms.
 
     Attributes:
-        found: d.
+        chance: d.
         pay, burnt: of a whole round and of a bond, wei.
         f: seats that the merge bears.
     """
 
-    found: Fraction
+    chance: Fraction
     pay: int
     burnt: int
     f: int
@@ -68,23 +67,34 @@ class Incentives:
     def of(cls, terms: Terms, winner_bps: int) -> Self:
         """Of a network in which winners get such a part of what is slashed."""
         share = Fraction(terms.share_bps, WHOLE_BPS)
-        found = found_part(share, terms.seats, terms.min_verifiers, terms.f)
+        chance = found_part(share, terms.seats, terms.min_verifiers, terms.f)
         burnt = terms.provider_bond * (WHOLE_BPS - winner_bps) // WHOLE_BPS
-        return cls(found, terms.segments * terms.segment_pay, burnt, terms.f)
+        return cls(chance, terms.segments * terms.segment_pay, burnt, terms.f)
 
     @property
     def loss(self) -> int:
         """What a false round costs on average, wei: its pay and the burnt bond, if found."""
-        return int(self.found * (self.pay + self.burnt))
+        return int(self.chance * (self.pay + self.burnt))
 
     @property
     def bears(self) -> int:
         """The largest X that does not pay, wei; below 0 where leaving out work alone does."""
-        return int((self.loss - self.pay) / (1 - self.found))
+        return int((self.loss - self.pay) / (1 - self.chance))
+
+    @property
+    def least_speaking(self) -> Fraction:
+        """The share of auditors that has to speak for less work to cost more than it saves."""
+        drawn = self.chance / SPEAKING
+        return Fraction(self.pay) / (drawn * (self.pay + self.burnt)) if self.pay else Fraction(0)
+
+    @property
+    def lasts(self) -> Fraction:
+        """Rounds until a seat that lies in every one is found, on average."""
+        return 1 / self.chance
 
     @property
     def cheat_cost(self) -> int:
         """What f seats that cheat in every round, and join again after each slash, lose a round
         on average in burnt bonds, wei.
         """
-        return int(self.f * self.found * self.burnt)
+        return int(self.f * self.chance * self.burnt)

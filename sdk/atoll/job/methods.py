@@ -160,8 +160,8 @@ def with_codec(method: Method, name: str) -> Method:
             f"no dense codec is called {name!r}",
             next_step=f"choose one of {', '.join(DENSE_CODECS)}",
         )
-    own = method.codec.model_dump(include={"fragments", "overlap", "mixing"})
-    codec = DENSE_CODECS[name].model_copy(update=own)
+    kept = method.codec.model_dump(include={"fragments", "overlap", "mixing"})
+    codec = DENSE_CODECS[name].model_copy(update=kept)
     taken = rules_for(name)
     return replace(method, codec=codec, rule=DENSE_RULE if DENSE_RULE in taken else taken[0])
 

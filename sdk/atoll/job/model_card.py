@@ -110,8 +110,8 @@ def signs_of(origin: Origin) -> Signs:
 
 def model_card(origin: Origin) -> str:
     """README.md: the front matter that the Hub reads, and the same facts for people."""
-    told = facts(origin)
-    return "\n".join([*_front_matter(origin, told), *_head(told), *_tables(told), *_check(told)])
+    card = facts(origin)
+    return "\n".join([*_front_matter(origin, card), *_head(card), *_tables(card), *_check(card)])
 
 
 def _round(view: JobView, row: Row) -> dict[str, Any]:
@@ -124,51 +124,51 @@ def _round(view: JobView, row: Row) -> dict[str, Any]:
     }
 
 
-def _front_matter(origin: Origin, told: dict[str, Any]) -> list[str]:
+def _front_matter(origin: Origin, card: dict[str, Any]) -> list[str]:
     lines = ["---", f"license: {json.dumps(origin.labels.license)}", "library_name: transformers"]
     lines += ["pipeline_tag: text-generation"]
     lines += (
         [f"base_model: {json.dumps(origin.labels.base_model)}"] if origin.labels.base_model else []
     )
-    data = told["data"]
+    data = card["data"]
     sets = [*origin.labels.datasets, data["train_cid"], data["held_out_cid"]]
     lines += ["datasets:", *(f"- {json.dumps(name)}" for name in sets if name)]
     return [*lines, "tags:", "- atoll", "- decentralized-training", "---", ""]
 
 
-def _head(told: dict[str, Any]) -> list[str]:
+def _head(card: dict[str, Any]) -> list[str]:
     # A name is a stranger's text: written as JSON it is one line, and no markup.
-    data, init = told["data"], told["init"]
+    data, init = card["data"], card["init"]
     drawn, given = f"drawn from seed {init['seed']}", f"{init['cid']}, root {init['root']}"
     rows = [
-        ("job", f"{told['job']} on chain {told['chain_id']}"),
-        ("rounds contract", told["rounds_contract"]),
-        ("submitter", told["submitter"]),
-        ("specification", f"{told['spec_cid']}, SHA-256 {told['spec_digest']}"),
-        ("rounds", f"{told['rounds_merged']} of {told['rounds_planned']} merged"),
-        ("status", told["status"]),
-        ("model", f"{told['model_cid']}, digest {told['model_digest']}"),
+        ("job", f"{card['job']} on chain {card['chain_id']}"),
+        ("rounds contract", card["rounds_contract"]),
+        ("submitter", card["submitter"]),
+        ("specification", f"{card['spec_cid']}, SHA-256 {card['spec_digest']}"),
+        ("rounds", f"{card['rounds_merged']} of {card['rounds_planned']} merged"),
+        ("status", card["status"]),
+        ("model", f"{card['model_cid']}, digest {card['model_digest']}"),
         ("training text", f"{data['train_cid']}, {data['train_tokens']} tokens"),
         ("held-out text", data["held_out_cid"]),
         ("tokenizer", data["tokenizer_cid"]),
         ("first weights", given if init["cid"] else drawn),
-        *(("from the Hub, says the submitter", source) for source in told["sources"]),
+        *(("from the Hub, says the submitter", source) for source in card["sources"]),
     ]
-    name = json.dumps(told["name"]).replace("`", "'")
+    name = json.dumps(card["name"]).replace("`", "'")
     intro = [f"# `{name}`", "", "Trained by strangers with Atoll, and checked by replays.", ""]
-    if told["delivery"] is not None and told["delivery"]["slashed"]:
-        intro += [f"Of the result: {told['delivery']['text']}.", ""]
-    signs = told["signs"]["lines"]
+    if card["delivery"] is not None and card["delivery"]["slashed"]:
+        intro += [f"Of the result: {card['delivery']['text']}.", ""]
+    signs = card["signs"]["lines"]
     if signs:
         intro += ["**What speaks against it:**", "", *(f"- {line}" for line in signs), ""]
     return [*intro, *_table(("what", "which"), rows)]
 
 
-def _tables(told: dict[str, Any]) -> list[str]:
-    models = [(r["round"], r["model_digest"], r["model_cid"], r["tokens"]) for r in told["rounds"]]
-    curve = [(c["merged"], c["held_out_loss"], c["bits"], _whose(c)) for c in told["curve"]]
+def _tables(card: dict[str, Any]) -> list[str]:
+    models = [(r["round"], r["model_digest"], r["model_cid"], r["tokens"]) for r in card["rounds"]]
+    curve = [(c["merged"], c["held_out_loss"], c["bits"], _whose(c)) for c in card["curve"]]
     members = [
-        (m["role"], m["account"], m["rounds"], m["tokens"], m["audits"]) for m in told["members"]
+        (m["role"], m["account"], m["rounds"], m["tokens"], m["audits"]) for m in card["members"]
     ]
     merges = [
         (
@@ -176,16 +176,16 @@ def _tables(told: dict[str, Any]) -> list[str]:
             *(_listed(r[name]) for name in ("revealed", "available", "excluded")),
             f"{len(r['signers'])} of {len(r['committee'])}",
         )
-        for r in told["rounds"]
+        for r in card["rounds"]
     ]
-    audits = [(r["round"], _listed(r["drawn"]), _listed(r["paid"])) for r in told["rounds"]]
+    audits = [(r["round"], _listed(r["drawn"]), _listed(r["paid"])) for r in card["rounds"]]
     mismatches = [
         (r["round"], item["seat"], item["segment"], item["account"])
-        for r in told["rounds"]
+        for r in card["rounds"]
         for item in r["accusations"]
     ]
     penalties = [
-        (c["round"], c["account"], c["for"], tokens(int(c["wei"]))) for c in told["losses"]
+        (c["round"], c["account"], c["for"], tokens(int(c["wei"]))) for c in card["losses"]
     ]
     did = ("role", "account", "rounds", "tokens paid for", "seats audited")
     return [
@@ -206,8 +206,8 @@ def _whose(item: dict[str, Any]) -> str:
     return "nobody yet" if item["bits"] is None else "the committee"
 
 
-def _check(told: dict[str, Any]) -> list[str]:
-    job = told["job"]
+def _check(card: dict[str, Any]) -> list[str]:
+    job = card["job"]
     return [
         "## How to check it",
         "",

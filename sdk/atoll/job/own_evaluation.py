@@ -48,18 +48,18 @@ async def keep_evaluating(job: FollowedJob) -> None:
 
     What cannot be computed is logged, and tried again with the next one.
     """
-    done, worker = -1, Worker()
+    evaluated, worker = -1, Worker()
     try:
         while can_evaluate():
-            settled = done
+            settled = evaluated
             try:
                 settled = len((await job.view()).settled)
-                if settled != done:
+                if settled != evaluated:
                     await evaluate_here(job, await job.manifest(), worker)
-                    done = settled
+                    evaluated = settled
             except AtollError as error:
                 log.info("a model is not evaluated here", job=job.id, cause=str(error))
-                done = settled
+                evaluated = settled
             await asyncio.sleep(job.client.config.poll_seconds)
     finally:
         worker.kill()
@@ -81,8 +81,8 @@ async def _loss(
         if cid:
             fetcher = job.client.fetcher_of(job.id)
             await fetcher.fetch(named(cid, "model"), max_state_bytes(manifest))
-            found = await worker.run(INSPECT_STATE(spec, cid, where))
-            if found.digest != model_of(view, merged):
+            state = await worker.run(INSPECT_STATE(spec, cid, where))
+            if state.digest != model_of(view, merged):
                 raise ProtocolError(f"the model after {merged} rounds is not the settled one")
         else:
             cid = (await worker.run(MAKE_INITIAL_STATE(spec, where))).cid

@@ -13,9 +13,19 @@ from math import ceil
 from typing import Any
 
 from atoll.errors import ConfigError
+from atoll.job.compute_prices import (
+    readiness,
+    token_operations,
+    token_price,
+    unit_prices,
+    usual_flop_price,
+    weights_trained,
+)
 from atoll.job.groups import duration_text, tokens_text
-from atoll.job.incentives import BOND_MARGIN, bond_for, found_part
+from atoll.job.incentives import bond_for, found_part
 from atoll.job.spec import JobSpec, method_chosen, reset_period_chosen, robust_f
+from atoll.job.verification import Duties, affordable, guarded, share_text
+from atoll.protocol.audit_fees import MEGA, REPLAY_MARGIN, SIGNATURE_GAS, signature_fee
 from atoll.protocol.committee_draws import COMMITTEE, LAST_AUDITORS
 from atoll.protocol.method_spec import reset_period_of
 from atoll.protocol.terms import MIN_BOND
@@ -24,12 +34,9 @@ from atoll.service.policy import GAME_MOVES, MOVE_SECONDS
 
 CLOCK = MOVE_SECONDS
 DAY = 86_400
-DEFAULT_PRICE = 10**12
-"""Wei for a trained token of text, where neither price nor budget is written."""
-FEE_MARGIN = Fraction(3, 2)
-"""A fee pays a replay and half as much again."""
 SIGN_PART = 10
-"""A signature earns so large a part of a replay's fee."""
+"""A signature earns at most so large a part of a replay's fee. Of models so small that fetching
+their updates costs more, an auditor fetches them anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,30 +105,33 @@ def complete(
         ConfigError: the budget does not pay for the work.
     """
     figures: list[Figure] = []
-    for group in (_windows, _prices, _bonds, _lifetime):
+    for group in (_audits, _windows, _prices, _bonds, _lifetime):
         spec, chosen = _with(spec, group(spec.as_method(), pace, floors or BondFloors()))
         figures += chosen
     return spec, tuple(figures)
 
 
 def priced(spec: JobSpec) -> tuple[JobSpec, tuple[Figure, ...]]:
-    """The spec with a price and fees, which follow from what it says and no machine's pace.
+    """The spec with a share of audits, a price and fees, which follow from what it says and no
+    machine's pace.
 
     Raises:
         ConfigError: there is no model to price, or the budget does not pay for the work.
     """
-    return _with(spec, _prices(spec.as_method()))
+    spec, shares = _with(spec, _audits(spec.as_method()))
+    spec, amounts = _with(spec, _prices(spec.as_method()))
+    return spec, shares + amounts
 
 
-def _with(spec: JobSpec, found: Found) -> tuple[JobSpec, tuple[Figure, ...]]:
+def _with(spec: JobSpec, figured: Figured) -> tuple[JobSpec, tuple[Figure, ...]]:
     """The spec with those of the values that it leaves out, and their figures."""
     left_out = set(spec.left_out())
-    chosen = {path: item for path, item in found.items() if path in left_out}
+    chosen = {path: item for path, item in figured.items() if path in left_out}
     figures = tuple(Figure(p, _text(p, value), why) for p, (value, why) in chosen.items())
     return spec.but({path: value for path, (value, _) in chosen.items()}), figures
 
 
-Found = Mapping[str, tuple[Any, str]]
+Figured = Mapping[str, tuple[Any, str]]
 
 
 def _text(path: str, value: Any) -> str:
@@ -130,7 +140,7 @@ def _text(path: str, value: Any) -> str:
     return duration_text(value) if isinstance(value, int) else str(value)
 
 
-def _windows(spec: JobSpec, pace: Pace, floors: BondFloors) -> Found:
+def _windows(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
     costs, members = Costs.of(spec, pace), spec.members
     line = f"{spec.windows.megabits} Mbit/s"
     speed = f"a step takes {costs.step:.3g} s"
@@ -184,8 +194,13 @@ def _window(seconds: float) -> int:
 def drawn_seats(spec: JobSpec) -> int:
     """Seats that are replayed in a round at most, but for the last one."""
     seats, f = spec.members.seats, _borne(spec)
-    drawn = ceil(Fraction(spec.audit.share) * seats)
-    return min(seats, drawn + f) if f else seats
+    return min(seats, _shared_seats(spec) + f) if f else seats
+
+
+def _shared_seats(spec: JobSpec) -> int:
+    """Seats that the share alone draws, at most."""
+    assert spec.audit.share is not None  # `_audits` came first
+    return ceil(Fraction(spec.audit.share) * spec.members.seats)
 
 
 def _many(count: int, what: str, more: str = "s") -> str:
@@ -208,41 +223,93 @@ def _mean_replay(spec: JobSpec) -> Fraction:
     return Fraction(1 + reset_period_rounds(spec), 2)
 
 
-def _prices(spec: JobSpec, *_: object) -> Found:
-    assert spec.model is not None  # a pace is of a model
-    members, money = spec.members, spec.money
-    a_step = spec.inner.batch * spec.model.seq
-    duty = ceil(FEE_MARGIN * _mean_replay(spec) * spec.inner.steps * a_step)
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is paid for by the token: tokens of training that cost as much.
+
+    Attributes:
+        round: of a seat's round.
+        duty, signature: of a replay and of a signature.
+        operations: of one token.
+    """
+
+    round: int
+    duty: int
+    signature: int
+    operations: int
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> _Work:
+        assert spec.model is not None  # what is priced has a model
+        tokens = spec.inner.steps * spec.inner.batch * spec.model.seq
+        duty = ceil(REPLAY_MARGIN * _mean_replay(spec) * tokens)
+        operations = token_operations(spec.model, spec.lora)
+        ready = readiness(spec.members.seats, weights_trained(spec.model, spec.lora))
+        # By usual prices: a job whose tokens are worth less pays as much more of them for a merge.
+        usual = usual_flop_price()
+        fee = Fraction(signature_fee(ready, unit_prices(usual)), token_price(operations, usual))
+        return cls(tokens, duty, min(ceil(fee), duty // SIGN_PART), operations)
+
+
+def _audits(spec: JobSpec, *_: object) -> Figured:
+    """The least that the guard asks for, or the most that a budget pays for."""
+    members, audit = spec.members, spec.audit
+    if not _borne(spec):
+        return {"audit.share": ("1", "a merge that bears nobody has everybody replayed")}
+    least, reason = (
+        guarded(members.seats, audit.guard),
+        (f"the least that finds a seat which lies in every round within {audit.guard} rounds"),
+    )
+    if audit.budget is not None:
+        work = _Work.of(spec)
+        duties = Duties(spec.rounds, members.seats, members.slots, 1)
+        fees = (Fraction(work.duty, work.round), Fraction(work.signature, work.round))
+        most = affordable(duties, Fraction(audit.budget), *fees)
+        if most > least:
+            least, reason = most, f"the most that {audit.budget} of the training's price pays for"
+    return {"audit.share": (share_text(least, members.seats), reason)}
+
+
+def _prices(spec: JobSpec, *_: object) -> Figured:
+    money, work = spec.money, _Work.of(spec)
     price, reason = money.price_per_token, "written"
-    if price is None:
-        price, reason = DEFAULT_PRICE, "usual where neither price nor budget is written"
-    if money.price_per_token is None and money.budget is not None:
-        trained = members.seats * spec.inner.steps * a_step
-        price = _price_of(spec, money.budget, trained, duty)
+    if price is None and money.budget is not None:
+        price = _price_of(spec, money.budget, work)
         reason = f"what {tokens_text(money.budget)} tokens pay for in {spec.rounds} rounds"
-    why = f"{float(FEE_MARGIN):g} times the price of the round that is replayed"
-    sign = duty * price // SIGN_PART
+    if price is None:
+        flop_price = usual_flop_price() if money.flop_price is None else money.flop_price
+        price = token_price(work.operations, flop_price)
+        reason = (
+            f"{work.operations:,} operations, at {tokens_text(flop_price)} tokens for 10^18 of them"
+        )
+    why = f"{float(REPLAY_MARGIN):g} times the price of the round that is replayed"
+    sign = work.signature * price + _gas(spec)
     return {
         "money.price_per_token": (price, reason),
-        "money.duty_fee": (duty * price, why),
-        "money.sign_fee": (sign, f"a {SIGN_PART}th of a replay's: a merge takes less"),
+        "money.duty_fee": (work.duty * price, why),
+        "money.sign_fee": (sign, "what it costs to fetch and merge the updates, and gas"),
     }
 
 
-def _price_of(spec: JobSpec, budget: int, trained: int, duty: int) -> int:
+def _gas(spec: JobSpec) -> int:
+    """What a signature is paid for gas, wei."""
+    return SIGNATURE_GAS * spec.money.gas_price // MEGA
+
+
+def _price_of(spec: JobSpec, budget: int, work: _Work) -> int:
     """Wei a token, such that the rounds cost no more than the budget."""
     rounds, members, money = spec.rounds, spec.members, spec.money
     signatures = (rounds + 1) * min(COMMITTEE, members.slots)
-    borne = _borne(spec)
-    drawn = ceil(Fraction(spec.audit.share) * members.seats) + borne if borne else members.seats
+    borne, trained = _borne(spec), members.seats * work.round
+    drawn = _shared_seats(spec) + borne if borne else members.seats
     replays = rounds * drawn + LAST_AUDITORS * members.seats
     units, fees = rounds * trained, 0
-    for count, each, fee in (
-        (replays, Fraction(duty), money.duty_fee),
-        (signatures, Fraction(duty, SIGN_PART), money.sign_fee),
+    for count, each, fee, besides in (
+        (replays, work.duty, money.duty_fee, 0),
+        (signatures, work.signature, money.sign_fee, _gas(spec)),
     ):
-        units += ceil(count * each) if fee is None else 0
-        fees += count * (fee or 0)
+        units += count * each if fee is None else 0
+        fees += count * (besides if fee is None else fee)
     price = (budget - fees) // units
     if price < 1:
         raise ConfigError(
@@ -253,7 +320,7 @@ def _price_of(spec: JobSpec, budget: int, trained: int, duty: int) -> int:
     return price
 
 
-def _bonds(spec: JobSpec, pace: Pace, floors: BondFloors) -> Found:
+def _bonds(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
     """So much that leaving out a round costs more than it saves, and a false one more than it is
     likely to be worth (`incentives`).
     """
@@ -261,15 +328,16 @@ def _bonds(spec: JobSpec, pace: Pace, floors: BondFloors) -> Found:
     assert spec.money.price_per_token is not None  # `_prices` came first
     tokens = spec.inner.steps * spec.inner.batch * spec.model.seq
     pay = tokens * spec.money.price_per_token
-    share, members = Fraction(spec.audit.share), spec.members
+    assert spec.audit.share is not None  # nor is that left out any more
+    share, members, margin = Fraction(spec.audit.share), spec.members, spec.audit.margin
     found = found_part(share, members.seats, members.min_verifiers, _borne(spec))
-    least = bond_for(Fraction(pay), found, floors.winner_share_bps)
+    least = bond_for(Fraction(pay), found, floors.winner_share_bps, margin)
     provider = max(_rounded(least), floors.provider_bond)
     verifier = max(provider, floors.verifier_bond)
     return {
         "money.provider_bond": (
             provider,
-            f"what is burnt of it is {BOND_MARGIN} times what leaving out a round saves, "
+            f"what is burnt of it is {margin} times what leaving out a round saves, "
             f"{tokens_text(pay)} tokens, over the chance of {float(found):.0%} to be found while a "
             f"third of the auditors look away; the network's least is "
             f"{tokens_text(floors.provider_bond)}",
@@ -285,7 +353,7 @@ def _rounded(wei: Fraction) -> int:
     return int(-(-whole // unit) * unit)
 
 
-def _lifetime(spec: JobSpec, pace: Pace, floors: BondFloors) -> Found:
+def _lifetime(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
     longest = spec.rounds * sum_of_windows(spec)
     reason = "a day until members come, and every round at its longest"
     return {"lifetime": (min(DAY + longest, (1 << 32) - 1), reason)}

@@ -60,6 +60,7 @@ def prepare_text(
         format=chosen.format,
         field=chosen.field,
         chat=chosen.chat,
+        packed=_sequence(spec) if chosen.packed else 0,
         bad_rows=chosen.bad_rows,
         suffixes=frozenset(chosen.suffixes) or None,
         hidden=chosen.hidden,
@@ -77,6 +78,17 @@ def prepare_text(
         drawn = run.rounds * run.inner.steps * run.inner.batch * run.members.seats
         check_enough(prepared, Appetite(model.seq, drawn))
     return prepared
+
+
+def _sequence(spec: JobSpec) -> int:
+    """Tokens of a training sequence. Raises ConfigError where the spec does not say."""
+    seq = spec.init.seq if spec.model is None else spec.model.seq
+    if seq is None:
+        raise ConfigError(
+            "text is packed for sequences of a length, and the job names none",
+            next_step="write init.seq or [model] into the job's file",
+        )
+    return seq
 
 
 def prepare_weights(spec: JobSpec, store: LocalStore) -> tuple[JobSpec, InitSpec | None]:
@@ -118,6 +130,6 @@ async def with_program(manifest: Manifest, store: LocalStore, ask: Ask) -> Manif
     The program follows from everything else in it. Raises ManifestError where no judge could
     decide the job, and as `asking`.
     """
-    said = await ask({"program": manifest.to_bytes().hex(), "store": str(store.root)})
-    root = Digest(bytes.fromhex(said))
+    program = await ask({"program": manifest.to_bytes().hex(), "store": str(store.root)})
+    root = Digest(bytes.fromhex(program))
     return manifest.model_copy(update={"terms": replace(manifest.terms, program=root)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from atoll.job.compute_prices import GPUS, REFERENCE
 from atoll.job.draft import Draft
 from atoll.job.event_text import rounds_text, tokens
 from atoll.job.groups import duration_text, tokens_text
@@ -24,24 +25,43 @@ def million_wei(terms: Terms, look: Quote) -> int:
     return look.budget_wei * MILLION // trained_tokens(terms)
 
 
+def rented_million_wei(terms: Terms, look: Quote) -> int:
+    """What a million tokens cost on a rented GPU, wei of a token that is a dollar; rounded down."""
+    return look.rented_wei * MILLION // trained_tokens(terms)
+
+
 def training_share(look: Quote) -> Fraction:
-    """Of the price, what pays for training; the rest pays for merges and audits."""
-    return Fraction(look.training_wei, look.budget_wei) if look.budget_wei else Fraction(0)
+    """Of what an honest job spends, what pays for training; the rest pays for merges and audits."""
+    spent = look.training_wei + look.verification_wei
+    return Fraction(look.training_wei, spent) if spent else Fraction(0)
+
+
+def verification_share(look: Quote) -> Fraction:
+    """What verification costs an honest job, as a part of the training's price."""
+    if not look.training_wei:
+        return Fraction(0)
+    return Fraction(look.verification_wei, look.training_wei)
 
 
 def summary(draft: Draft, look: Quote) -> str:
     """Seven lines, and one for each warning."""
     manifest, terms = draft.manifest, draft.manifest.terms
+    pays = ""  # of bonds that deter nobody there is a warning
+    if look.deterred_wei >= 0:
+        pays = f"; one lie pays from a gain of {tokens(look.deterred_wei)} on"
     lines = [
         f"job        {manifest.name}: {look.parameters:,} parameters, "
         f"{rounds_text(look.rounds)} of {manifest.inner.steps} steps, {terms.seats} seats",
         f"data       {look.train_tokens:,} tokens, of which {trained_tokens(terms):,} are trained "
         "on, counted each time",
-        f"price      {tokens_text(look.budget_wei)} tokens at most, and "
-        f"{tokens(look.gas_wei)} of the chain's coin for gas",
-        f"a million  {tokens(million_wei(terms, look))} tokens for a million tokens trained on",
-        f"training   {float(training_share(look)):.0%} of the price pays for it, the rest for "
-        "merges and audits",
+        f"price      {tokens_text(look.budget_wei)} tokens at most, of which the unspent "
+        f"come back, and {tokens(look.gas_wei)} of the chain's coin for gas",
+        f"a million  {tokens(million_wei(terms, look))} tokens at most for a million tokens "
+        f"trained on; rented, in bf16, about {tokens(rented_million_wei(terms, look))} dollars (an "
+        f"H100 at {float(GPUS[REFERENCE].hourly):g} an hour)",
+        f"training   {float(training_share(look)):.0%} of what an honest job spends; verification "
+        f"is {float(verification_share(look)):.1%} of its price, and who lies in every round lasts "
+        f"{look.lasts_rounds:.0f} rounds and loses {tokens(look.loses_wei)} tokens{pays}",
         f"time       about {duration_text(max(1, look.seconds_expected))} with members like this "
         f"machine; closed after {duration_text(look.seconds_at_most)}",
         *(f"warning: {text}" for text in look.warnings),

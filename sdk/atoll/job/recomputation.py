@@ -55,9 +55,9 @@ class Recomputation:
         await self.fetch(cid, max_state_bytes(self.manifest))
         return await self.worker.run(INSPECT_STATE(spec, cid, self.store))
 
-    def is_certified(self, round: int, found: RoundStartReady) -> bool:
+    def is_certified(self, round: int, opened: RoundStartReady) -> bool:
         """Whether that is the state that a committee signed; the first one nobody has to sign."""
-        return not cid_of(self.view, round) or found.digest == model_of(self.view, round)
+        return not cid_of(self.view, round) or opened.digest == model_of(self.view, round)
 
     async def merge_of(
         self, settled_round: SettledRound, record: MergeRecord, initial_state: bytes

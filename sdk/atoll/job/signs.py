@@ -78,15 +78,15 @@ class Signs:
         """
         false, rises = found_false(view), 0
         known = [*losses, *[None] * (len(view.settled) + 1 - len(losses))]
-        found = []
+        signs = []
         for settled_round, before, after in zip(view.settled, known, known[1:], strict=False):
             rises = rises + 1 if _rose(before, after) else 0
             tainted = _merged_of(view, settled_round, false)
             verdict = settled_round.verdict
             is_still = not verdict.merged or _is_same(before, after)
-            told = settled_round.round, verdict.state, verdict.merged, tainted, is_still, rises
-            found.append(RoundSigns(*told))
-        return cls(view.job_id, tuple(found))
+            fields = settled_round.round, verdict.state, verdict.merged, tainted, is_still, rises
+            signs.append(RoundSigns(*fields))
+        return cls(view.job_id, tuple(signs))
 
     def after(self, rounds: int) -> Signs:
         """Those of the model after so many rounds."""
@@ -94,11 +94,11 @@ class Signs:
 
     def merged_again(self, round: int, without: Bitmap) -> Signs:
         """Those of a result for which that round was merged once more without these seats."""
-        found = (
+        cleaned = (
             replace(item, tainted=Bitmap(item.tainted & ~without)) if item.round == round else item
             for item in self.rounds
         )
-        return replace(self, rounds=tuple(found))
+        return replace(self, rounds=tuple(cleaned))
 
     @property
     def tainted(self) -> list[int]:
@@ -175,9 +175,9 @@ class Signs:
 
     def _stillness(self) -> Iterator[str]:
         for is_merged in (True, False):
-            found = [i.round for i in self.rounds if i.is_still and bool(i.merged) is is_merged]
-            if found:
-                yield f"{_rounds(found, '', '')} {_why_still(int(is_merged))}"
+            still = [i.round for i in self.rounds if i.is_still and bool(i.merged) is is_merged]
+            if still:
+                yield f"{_rounds(still, '', '')} {_why_still(int(is_merged))}"
 
     def _rises(self) -> Iterator[str]:
         for first, last in self.rising:
@@ -271,9 +271,9 @@ def _why_still(merged: int) -> str:
     return "moved nothing: updates were merged, and the held-out loss is the same to the last bit"
 
 
-def _rounds(rounds: Sequence[int], one: str, several: str) -> str:
+def _rounds(rounds: Sequence[int], singular: str, plural: str) -> str:
     """The rounds, and what is said of one or of several."""
-    what, verb = ("round", one) if len(rounds) == 1 else ("rounds", several)
+    what, verb = ("round", singular) if len(rounds) == 1 else ("rounds", plural)
     return f"{what} {listed(rounds)} {verb}".rstrip()
 
 
@@ -285,5 +285,5 @@ def listed(numbers: Sequence[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    told = (f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
-    return ", ".join(told)
+    parts = (f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+    return ", ".join(parts)

@@ -65,6 +65,8 @@ from atoll.service.messages import explain, sentences
 
 KAPPA: Final = "2.5"
 """Of the distance check: one honest int8 update in a thousand is beyond it (docs/attacks.md)."""
+ONLY_COMPUTED_FROM: Final = frozenset({"budget", "flop_price", "gas_price"})
+"""Of [money]: what other amounts follow from, and no manifest has."""
 _OPTIMIZER, _WEIGHT_DECAY = "adamw", "0.1"
 """Where neither a job nor its method says another."""
 
@@ -144,8 +146,8 @@ class JobSpec(Group):
 
     def beside(self, folder: Path) -> Self:
         """The same with relative paths taken from `folder`."""
-        found = {"data": self.data.beside(folder), "init": self.init.beside(folder)}
-        return self.model_copy(update=found)
+        moved = {"data": self.data.beside(folder), "init": self.init.beside(folder)}
+        return self.model_copy(update=moved)
 
     def but(self, changes: Mapping[str, Any]) -> Self:
         """The spec with other values, by key path: `{"rounds": 2, "inner.lr": "0.01"}`.
@@ -186,7 +188,7 @@ class JobSpec(Group):
                 next_step="complete the job with atoll.job.plan.complete, or write them down",
             )
         try:
-            manifest = _build(spec, spec.model, (data, init, numerics), now)
+            manifest = _build(spec, spec.model, data=data, init=init, numerics=numerics, now=now)
         except ValidationError as error:
             message = f"the job: {sentences(error, Manifest)}"
             raise ManifestError(message, next_step="change the job's options") from error
@@ -194,12 +196,16 @@ class JobSpec(Group):
 
     def left_out(self) -> list[str]:
         """Key paths of what has to be computed before there can be a manifest."""
-        found = [] if self.lifetime else ["lifetime"]
-        for group, skipped in ((self.money, {"budget"}), (self.windows, {"step_seconds"})):
-            name = "money" if isinstance(group, Money) else "windows"
+        paths = [] if self.lifetime else ["lifetime"]
+        for name, skipped in (
+            ("money", ONLY_COMPUTED_FROM),
+            ("windows", {"step_seconds"}),
+            ("audit", {"budget"}),
+        ):
+            group = getattr(self, name)
             fields = [field for field in type(group).model_fields if field not in skipped]
-            found += [f"{name}.{field}" for field in fields if getattr(group, field) is None]
-        return found
+            paths += [f"{name}.{field}" for field in fields if getattr(group, field) is None]
+        return paths
 
     def as_method(self) -> Self:
         """The same with what the method forces: rounds of one step, or a single round."""
@@ -249,10 +255,12 @@ def robust_f(seats: int, rule: str) -> int:
 def _build(
     spec: JobSpec,
     model: ModelSpec,
-    found: tuple[DataSpec, InitSpec | None, NumericsSpec],
+    *,
+    data: DataSpec,
+    init: InitSpec | None,
+    numerics: NumericsSpec,
     now: int,
 ) -> Manifest:
-    data, init, numerics = found
     method = method_chosen(spec.method)
     inner = _inner(spec.inner, method)
     codec = _codec(spec, method, _training(spec, model, inner, method.codec.fragments))
@@ -277,11 +285,11 @@ def _build(
     )
 
 
-def _init(spec: JobSpec, found: InitSpec | None) -> InitSpec:
-    if found is None:
+def _init(spec: JobSpec, given: InitSpec | None) -> InitSpec:
+    if given is None:
         return InitSpec.drawn(spec.init.seed)
     # Adapters are drawn, whatever they are added to.
-    return found if spec.lora is None else found.model_copy(update={"seed": spec.init.seed})
+    return given if spec.lora is None else given.model_copy(update={"seed": spec.init.seed})
 
 
 def _tables(model: ModelSpec, inner: InnerSpec, rounds: int) -> Digest:
@@ -340,14 +348,14 @@ def _outer(outer: Outer, method: Method) -> OuterSpec:
 
 def _terms(spec: JobSpec, f: int, tokens_per_step: int, now: int) -> Terms:
     windows = {f"{name}_seconds": value for name, value in spec.windows if name not in _MEASURES}
-    money = {name: value for name, value in spec.money if name != "budget"}
+    money = {name: value for name, value in spec.money if name not in ONLY_COMPUTED_FROM}
     members = dict(spec.members)
     needed = RULES[method_chosen(spec.method).rule].minimum(f)
     members["min_providers"] = members["min_providers"] or max(needed, min(3, members["seats"]))
     return Terms(
         rounds=spec.rounds,
         f=f,
-        share_bps=ceil(Fraction(spec.audit.share) * WHOLE_BPS),
+        share_bps=ceil(Fraction(spec.audit.share or 1) * WHOLE_BPS),
         expiry=now + (spec.lifetime or 0),
         steps=spec.inner.steps,
         segment_steps=spec.inner.segment,

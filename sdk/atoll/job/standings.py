@@ -51,23 +51,23 @@ async def standings(client: Connection, view: JobView) -> list[Standing]:
     if view.terms is None or view.status.is_closed or view.phase is not Phase.WAITING:
         return []
     strangers = [a for a in view.gateways if view.standing(a) is None and a != view.submitter]
-    waiting, found = iter(strangers[:MOST_ASKED]), list[StandStatement]()
+    waiting, statements = iter(strangers[:MOST_ASKED]), list[StandStatement]()
 
     async def ask() -> None:
         for account in waiting:
-            said = await _said(client, view, account)
-            if said is not None:
-                found.append(said)
+            statement = await _statement_of(client, view, account)
+            if statement is not None:
+                statements.append(statement)
 
     with suppress(TimeoutError):
         async with asyncio.timeout(ASKING_SECONDS):
             await asyncio.gather(*(ask() for _ in range(AT_ONCE)))
-    return grouped(found)
+    return grouped(statements)
 
 
-def grouped(said: list[StandStatement]) -> list[Standing]:
+def grouped(statements: list[StandStatement]) -> list[Standing]:
     """Equal statements as one."""
-    counts = Counter((one.stand, one.text) for one in said)
+    counts = Counter((each.stand, each.text) for each in statements)
     return [Standing(*what, count) for what, count in sorted(counts.items(), key=_order)]
 
 
@@ -76,29 +76,31 @@ def _order(item: tuple[tuple[Stand, str], int]) -> tuple[int, Stand, str]:
     return -count, stand, text
 
 
-def standings_text(found: list[Standing]) -> str:
+def standings_text(groups: list[Standing]) -> str:
     """In a line; empty where nobody says anything."""
-    return "; ".join(_text(one, is_first=not at) for at, one in enumerate(found))
+    return "; ".join(_text(group, is_first=not at) for at, group in enumerate(groups))
 
 
-def _text(one: Standing, *, is_first: bool) -> str:
-    verb = VERBS[one.stand][one.members > 1]
-    who = f" member{'s' if one.members > 1 else ''}" if is_first else ""
-    return f"{one.members}{who} {verb}" + (f": {one.text}" if one.text else "")
+def _text(group: Standing, *, is_first: bool) -> str:
+    verb = VERBS[group.stand][group.members > 1]
+    who = f" member{'s' if group.members > 1 else ''}" if is_first else ""
+    return f"{group.members}{who} {verb}" + (f": {group.text}" if group.text else "")
 
 
-async def _said(client: Connection, view: JobView, account: Address) -> StandStatement | None:
+async def _statement_of(
+    client: Connection, view: JobView, account: Address
+) -> StandStatement | None:
     """What an account says that could pay the bond; None where it says nothing, or could not."""
     fetcher = client.session.storage.fetcher
     try:
         note = await fetcher.note(view.gateways[account], note_name(view.job_id), MAX_BYTES)
-        said = None if note is None else from_bytes(note, view.domain, view.job_id, account)
-        if said is None:
+        statement = None if note is None else from_bytes(note, view.domain, view.job_id, account)
+        if statement is None:
             return None
         terms = view.require_terms()
-        bond = terms.provider_bond if said.role is Role.PROVIDER else terms.verifier_bond
-        stake = await client.chain.stake(account, said.role)
+        bond = terms.provider_bond if statement.role is Role.PROVIDER else terms.verifier_bond
+        stake = await client.chain.stake(account, statement.role)
         has = stake.active + await client.chain.token_balance(account)
     except (NotFound, ChainError):
         return None
-    return said if has >= bond else None
+    return statement if has >= bond else None

@@ -11,11 +11,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dag_cbor.ipld import IPLDKind
-
 from atoll.chain.database import Database
 from atoll.job.spec import JobSpec
-from atoll.protocol.canonical import encode
+from atoll.protocol.canonical import Ipld, encode
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import DataSpec, InitSpec
 from atoll.protocol.types import JobId
@@ -51,7 +49,7 @@ def key_of(spec: JobSpec, data: DataSpec, init: InitSpec | None) -> str:
     said = spec.model_dump()
     said["data"] = said["data"] | {"paths": None, "held_out_paths": None, "tokenizer": None}
     said["init"] = said["init"] | {"folder": None}
-    read: IPLDKind = {"data": data.model_dump(), "init": init.model_dump() if init else None}
+    read: Ipld = {"data": data.model_dump(), "init": init.model_dump() if init else None}
     return sha256(json.dumps(said, sort_keys=True).encode() + encode(read)).hex()
 
 
@@ -76,9 +74,9 @@ class Submissions:
                     " VALUES (?, ?, ?, ?, ?)",
                     (key, name, manifest, spec, time.time()),
                 )
-        found = self.newest(key)
-        assert found is not None
-        return found
+        submission = self.newest(key)
+        assert submission is not None
+        return submission
 
     def created(self, submission: Submission, job: JobId) -> None:
         """Notes the number that the chain gave it."""
@@ -86,8 +84,8 @@ class Submissions:
 
     def newest(self, key: str) -> Submission | None:
         """The last submission under a key."""
-        found = [item for item in self.all() if item.key == key]
-        return found[-1] if found else None
+        submissions = [item for item in self.all() if item.key == key]
+        return submissions[-1] if submissions else None
 
     def of_job(self, job: JobId) -> Submission | None:
         """The submission that became that job."""

@@ -112,27 +112,29 @@ class DrawnWindows:
 
     Attributes:
         batch, micro_batch_size: sequences of a step, and of a micro-batch.
-        limit: starts are below it.
+        limit: draws are below it.
+        stride: a window begins at so many times its draw.
     """
 
     windows: Windows
     batch: int
     micro_batch_size: int
     limit: int
+    stride: int = 1
 
     def starts(self, position: BatchPosition) -> list[int]:
         """Where the position's windows begin."""
         seed, seat, step = position.data_seed, position.seat, position.step
         first = position.micro_batch * self.micro_batch_size
-        drawn = _starts_of_step(seed, seat, step, self.batch, self.limit)
-        return list(drawn[first : first + self.micro_batch_size])
+        drawn = _draws_of_step(seed, seat, step, self.batch, self.limit)
+        return [self.stride * draw for draw in drawn[first : first + self.micro_batch_size]]
 
     def micro_batch(self, position: BatchPosition) -> MicroBatch:
         return self.windows.at(self.starts(position))
 
 
 @lru_cache(maxsize=4)
-def _starts_of_step(
+def _draws_of_step(
     data_seed: Digest, seat: SeatIndex, step: int, batch: int, limit: int
 ) -> tuple[int, ...]:
     """All of a step's draws, which come one after another: each micro-batch asks for its own."""
@@ -146,7 +148,8 @@ def batch_source(manifest: Manifest, tokens: TokenSource) -> BatchSource:
         windows=Windows(tokens, seq, data.mask_bit),
         batch=manifest.inner.batch,
         micro_batch_size=manifest.inner.micro_batch,
-        limit=data.train_tokens - seq,
+        limit=data.windows(seq),
+        stride=data.stride(seq),
     )
 
 

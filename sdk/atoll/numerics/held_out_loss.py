@@ -50,14 +50,14 @@ def batch_losses(
     if last_start < 0:
         raise MalformedDataset(f"{len(tokens)} evaluation tokens are less than one sequence")
     ops, size = operations(), inner.micro_batch
-    count = manifest.data.eval_batches * inner.batch
+    count, stride = manifest.data.eval_batches * inner.batch, manifest.data.stride(spec.seq)
     placed = _placed(params, ops)
     windows = Windows(tokens, spec.seq, manifest.data.mask_bit)
     losses, counts = [], []
     with torch.no_grad():
         for at in range(batch * inner.batch, (batch + 1) * inner.batch, size):
             # Of these alone: a manifest may have 2**25 windows, and each batch asks for its own.
-            some = window_starts(last_start, count, range(at, at + size))
+            some = window_starts(last_start, count, range(at, at + size), stride)
             read = windows.at(some)
             m = read.to(ops.device)
             logits_bTV = forward(placed, m.ids, spec, ops, base=base)
@@ -70,7 +70,12 @@ def _placed(params: Mapping[str, Tensor], ops: Ops) -> Mapping[str, Tensor]:
     return {name: p.to(ops.device) for name, p in params.items()}
 
 
-def window_starts(last_start: int, count: int, some: range | None = None) -> list[int]:
-    """Of `count` starts from 0 to `last_start`, evenly spaced, rounded down, some or all."""
+def window_starts(
+    last_start: int, count: int, some: range | None = None, stride: int = 1
+) -> list[int]:
+    """Of `count` starts from 0 to `last_start`, evenly spaced, rounded down, some or all.
+
+    Each is a multiple of `stride`.
+    """
     windows = range(count) if some is None else some
-    return [last_start * i // max(1, count - 1) for i in windows]
+    return [stride * (last_start // stride * i // max(1, count - 1)) for i in windows]

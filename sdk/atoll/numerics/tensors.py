@@ -21,14 +21,12 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import TypeAlias, cast
 
-import dag_cbor
 import torch
-from dag_cbor import IPLDKind
 from torch import Tensor
 
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.state_layout import MAX_HEADER_BYTES
-from atoll.protocol.canonical import decode
+from atoll.protocol.canonical import Ipld, decode, encode
 from atoll.protocol.hashing import sha256 as sha256_digest
 from atoll.protocol.merkle import merkle_root
 from atoll.protocol.types import ZERO_DIGEST, Digest
@@ -137,7 +135,7 @@ def _chunk_hashes(name: str, tensor: Tensor) -> Iterator[bytes]:
 @lru_cache(maxsize=4096)
 def chunk_prefix(name: str, dtype: str, shape: Shape) -> bytes:
     """What each chunk of a tensor is hashed behind, before the chunk's index."""
-    return dag_cbor.encode([_CHUNK_TAG, name, dtype, list(shape)])
+    return encode([_CHUNK_TAG, name, dtype, list(shape)])
 
 
 def write_blob(
@@ -156,9 +154,9 @@ def write_lazily(
 ) -> Iterator[bytes | memoryview]:
     """The blob in pieces; each tensor, of this dtype and shape, is read when its turn is."""
     names = sorted(shapes)
-    layout: list[IPLDKind] = [[name, shapes[name][0], list(shapes[name][1])] for name in names]
-    document: IPLDKind = {"fields": cast(IPLDKind, fields), "kind": kind, "tensors": layout}
-    header = dag_cbor.encode(document)
+    layout: list[Ipld] = [[name, shapes[name][0], list(shapes[name][1])] for name in names]
+    document: Ipld = {"fields": cast(Ipld, fields), "kind": kind, "tensors": layout}
+    header = encode(document)
     yield MAGIC + len(header).to_bytes(4, "little") + header
     for name in names:
         yield raw_bytes(read(name))

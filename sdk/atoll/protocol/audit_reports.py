@@ -98,12 +98,14 @@ def salt_message(round_id: RoundId, audit_seed: Digest, auditor: HolderId) -> Di
 def audit_report_hash(
     round_id: RoundId,
     audit_seed: Digest,
-    auditor: tuple[HolderId, Address],
+    auditor: HolderId,
+    account: Address,
+    *,
     body: Digest,
     salt: Digest,
 ) -> Digest:
     """What is said before AUDIT ends; `body` is the hash of its bytes."""
     types = ("bytes32", "uint32", "address", "bytes32", "bytes32")
     return hash_in_round(
-        "atoll.audit-report.v1", round_id, types, (audit_seed, *auditor, body, salt)
+        "atoll.audit-report.v1", round_id, types, (audit_seed, auditor, account, body, salt)
     )

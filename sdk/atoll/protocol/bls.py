@@ -2,6 +2,7 @@
 
 Rule of this file: bytes in, bytes out. Keys are points of G1, signatures of G2, as coordinates of
 48 bytes, big-endian, which is what the contracts take; gateways hand signatures over compressed.
+What has another spelling of a point gets to no library: they differ in what they make of it.
 
 Source: draft-irtf-cfrg-bls-signature-05, sections 2.3 and 3.3; RFC 9380 for the hash to G2.
 """
@@ -13,11 +14,11 @@ import hmac
 from collections.abc import Iterable
 from typing import Final
 
-from py_arkworks_bls12381 import GT, G1Point, G2Point, Scalar
-
+from atoll.protocol.bls_library import FIELD, ORDER, in_use
 from atoll.protocol.hashing import hash_fields, keccak256, tag
 from atoll.protocol.types import Address, Digest
 
+COORDINATE_BYTES: Final = 48
 KEY_BYTES: Final = 96
 POINT_BYTES: Final = 192
 """Of a signature as the contracts take it."""
@@ -25,7 +26,6 @@ SIGNATURE_BYTES: Final = 96
 """Of a signature as it is handed over: compressed."""
 SIGN: Final = b"BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_"
 PROVE: Final = b"BLS_POP_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_"
-_ORDER: Final = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
 _SECRET_BYTES: Final = 48
 """⌈(3 · ⌈log₂ order⌉) / 16⌉: a remainder of so many bytes is as good as uniform."""
 _OWNER = ("uint256", "address", "address")
@@ -52,23 +52,23 @@ def secret_of(seed: bytes) -> int:
         info = _SECRET_BYTES.to_bytes(2, "big")
         first = hmac.digest(extracted, info + b"\1", "sha256")
         second = hmac.digest(extracted, first + info + b"\2", "sha256")
-        secret = int.from_bytes((first + second)[:_SECRET_BYTES], "big") % _ORDER
+        secret = int.from_bytes((first + second)[:_SECRET_BYTES], "big") % ORDER
     return secret
 
 
 def key_of(secret: int) -> bytes:
     """The public key: x ‖ y."""
-    return (G1Point() * Scalar(secret)).to_xy_bytes_be()
+    return in_use().library.key_of(secret)
 
 
 def key_sum(keys: Iterable[bytes]) -> bytes:
     """What keys add up to: x ‖ y. Raises ValueError on no point."""
-    return sum((_key(key) for key in keys), G1Point.identity()).to_xy_bytes_be()
+    return in_use().library.key_sum([_reduced(key, KEY_BYTES) for key in keys])
 
 
 def sign(secret: int, message: bytes, domain: bytes = SIGN) -> bytes:
     """A signature, compressed."""
-    return (G2Point.hash_to_curve(message, domain) * Scalar(secret)).to_compressed_bytes()
+    return in_use().library.sign(secret, message, domain)
 
 
 def is_signed(key: bytes, message: bytes, signature: bytes, domain: bytes = SIGN) -> bool:
@@ -76,44 +76,48 @@ def is_signed(key: bytes, message: bytes, signature: bytes, domain: bytes = SIGN
 
     Nothing is signed by the point at infinity.
     """
-    if len(signature) != SIGNATURE_BYTES:
-        return False
     try:
-        point = G2Point.from_compressed_bytes(signature)
+        return _is_signed(key, message, _expanded(signature), domain)
     except ValueError:
         return False
-    return _is_signed(key, message, point, domain)
 
 
 def is_signed_by_all(keys: Iterable[bytes], message: bytes, point: bytes) -> bool:
     """Whether the point is the sum of one signature of each key, as a certificate has it."""
     try:
-        total = key_sum(keys)
-        whole = G2Point.from_xy_bytes_be(point)
+        return _is_signed(key_sum(keys), message, point, SIGN)
     except ValueError:
         return False
-    # The library reads what is not reduced or infinite, too: a certificate has one spelling.
-    if whole.to_xy_bytes_be() != point:
-        return False
-    return _is_signed(total, message, whole, SIGN)
 
 
 def added(signatures: Iterable[bytes]) -> bytes:
     """The sum of compressed signatures, as the contracts take it. Raises ValueError on no point."""
-    points = (G2Point.from_compressed_bytes(signature) for signature in signatures)
-    return sum(points, G2Point.identity()).to_xy_bytes_be()
+    return in_use().library.signature_sum([_expanded(signature) for signature in signatures])
 
 
-def _key(key: bytes) -> G1Point:
-    return G1Point.from_xy_bytes_be(key)
+def _is_signed(key: bytes, message: bytes, point: bytes, domain: bytes) -> bool:
+    """e(key, H(message)) = e(generator, signature). Raises ValueError on no point."""
+    read = _reduced(key, KEY_BYTES), _reduced(point, POINT_BYTES)
+    return all(map(any, read)) and in_use().library.is_signed(read[0], message, read[1], domain)
 
 
-def _is_signed(key: bytes, message: bytes, signature: G2Point, domain: bytes) -> bool:
-    """e(key, H(message)) = e(generator, signature)."""
-    if len(key) != KEY_BYTES or not any(key):
-        return False
-    try:
-        points = [_key(key), -G1Point()]
-    except ValueError:
-        return False
-    return GT.pairing_check(points, [G2Point.hash_to_curve(message, domain), signature])
+def _expanded(signature: bytes) -> bytes:
+    """The point of a compressed signature. Raises ValueError on none, and on infinity.
+
+    The first bit says that it is compressed, the second infinity, the third which y. arkworks reads
+    whatever has the second as infinity, py-ecc some of it.
+    """
+    if len(signature) != SIGNATURE_BYTES or signature[0] >> 6 != 0b10:
+        raise ValueError("not a compressed signature")
+    _reduced(bytes([signature[0] & 0x1F]) + signature[1:], SIGNATURE_BYTES)
+    return in_use().library.expanded(signature)
+
+
+def _reduced(point: bytes, size: int) -> bytes:
+    """The coordinates, each of which has one spelling. Raises ValueError on another."""
+    if len(point) != size:
+        raise ValueError(f"{len(point)} bytes are no point of {size}")
+    for at in range(0, size, COORDINATE_BYTES):
+        if int.from_bytes(point[at : at + COORDINATE_BYTES], "big") >= FIELD:
+            raise ValueError("a coordinate that is not reduced")
+    return point

@@ -6,40 +6,116 @@ identifier names a value and not one of its spellings. Source: the IPLD DAG-CBOR
 
 from __future__ import annotations
 
-import dag_cbor
-from dag_cbor.encoding.err import CBORError
-from dag_cbor.ipld import IPLDKind
-from multiformats import CID
+import math
+import struct
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from libipld import decode_dag_cbor
 
 CID_BYTES = 36
 """Length of a binary CIDv1 with a SHA-256 multihash and a codec below 128."""
 MAX_DEPTH = 32
 """Containers within each other; what this protocol writes stays below ten."""
-_BYTES, _TEXT, _LIST, _MAP, _TAG = 2, 3, 4, 5, 6
+_UINT, _NINT, _BYTES, _TEXT, _LIST, _MAP, _TAG = range(7)
+_LINK_TAG: Final = 42
+_SIMPLE: Final = {False: b"\xf4", True: b"\xf5", None: b"\xf6"}
+_FLOAT64: Final = b"\xfb"
+_SAID_FIRST: Final = "Failed to decode DAG-CBOR. "
 _RAW, _DAG_PB, _DAG_CBOR = 0x55, 0x70, 0x71
 _CODECS = frozenset({_RAW, _DAG_PB, _DAG_CBOR})
 _SHA2_256 = b"\x12\x20"
 
 
-def encode(value: IPLDKind) -> bytes:
-    """Canonical DAG-CBOR of integers, strings, bytes, booleans, lists and string-keyed dicts."""
-    return dag_cbor.encode(value)
+@dataclass(frozen=True, slots=True)
+class CidLink:
+    """A binary CID as IPLD's link, which no document of the protocol has: there it is bytes."""
+
+    cid: bytes
 
 
-def decode(data: bytes, max_bytes: int) -> IPLDKind:
+Ipld: TypeAlias = "bool | int | float | str | bytes | CidLink | list[Ipld] | dict[str, Ipld] | None"
+
+
+def encode(value: Ipld) -> bytes:
+    """Canonical DAG-CBOR of integers, strings, bytes, booleans, lists and string-keyed dicts.
+
+    Our own, since libipld's encoder makes a link of any bytes that read as a CID, and the bytes of
+    a document are whatever a stranger chose.
+
+    Raises:
+        ValueError: an integer of more than 64 bits, a float that is no number.
+        TypeError: what the format has no place for.
+    """
+    out = bytearray()
+    _write(value, out)
+    return bytes(out)
+
+
+def _write(value: Ipld, out: bytearray) -> None:
+    if isinstance(value, list):
+        out += _head(_LIST, len(value))
+        for item in value:
+            _write(item, out)
+    elif isinstance(value, dict):
+        out += _head(_MAP, len(value))
+        for key in sorted(value, key=_order):
+            _write(key, out)
+            _write(value[key], out)
+    else:
+        out += _scalar(value)
+
+
+def _scalar(value: bool | int | float | str | bytes | CidLink | None) -> bytes:
+    if value is None or isinstance(value, bool):
+        return _SIMPLE[value]
+    match value:
+        case int():
+            return _head(_UINT, value) if value >= 0 else _head(_NINT, -1 - value)
+        case float():
+            if not math.isfinite(value):
+                raise ValueError(f"{value} is not a number that DAG-CBOR has")
+            return _FLOAT64 + struct.pack(">d", value)
+        case bytes():
+            return _head(_BYTES, len(value)) + value
+        case str():
+            text = value.encode()
+            return _head(_TEXT, len(text)) + text
+        case CidLink():
+            return _head(_TAG, _LINK_TAG) + _head(_BYTES, 1 + len(value.cid)) + b"\0" + value.cid
+    raise TypeError(f"DAG-CBOR has no {type(value).__name__}")
+
+
+def _order(key: str) -> tuple[int, bytes]:
+    """Shorter keys first, then bytewise."""
+    if not isinstance(key, str):
+        raise TypeError(f"a key is a string and no {type(key).__name__}")
+    text = key.encode()
+    return len(text), text
+
+
+def _head(major: int, argument: int) -> bytes:
+    """A major type and its argument, in as few bytes as hold it (RFC 8949, 4.2.1)."""
+    if argument < 24:
+        return bytes((major << 5 | argument,))
+    for code in range(4):
+        if argument < 1 << (8 << code):
+            return bytes((major << 5 | 24 + code,)) + argument.to_bytes(1 << code, "big")
+    raise ValueError("an integer of more than 64 bits")
+
+
+def decode(data: bytes, max_bytes: int) -> Ipld:
     """The value of canonical bytes. Raises ValueError on anything else, and above `max_bytes`."""
     if len(data) > max_bytes:
         raise ValueError(f"{len(data)} bytes, at most {max_bytes} are allowed")
     _check_depth(data)
     try:
-        value = dag_cbor.decode(data)
-        canonical = encode(value)
-    except CBORError as error:
-        first_line = str(error).partition("\n")[0]
-        raise ValueError(f"not DAG-CBOR: {first_line}") from error
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise ValueError(f"not DAG-CBOR: {type(error).__name__}") from error
-    if _holds_link(value) or canonical != data:
+        value: Ipld = decode_dag_cbor(data)
+    except (ValueError, OverflowError, RecursionError) as error:
+        first_line = str(error).removeprefix(_SAID_FIRST).partition("\n")[0]
+        raise ValueError(f"not DAG-CBOR: {first_line or type(error).__name__}") from error
+    # libipld takes longer spellings of numbers and floats, and gives links as bytes.
+    if encode(value) != data:
         raise ValueError("not the canonical encoding")
     return value
 
@@ -77,15 +153,6 @@ def _read_head(data: bytes, position: int) -> tuple[int, int, int]:
         raise ValueError("not DAG-CBOR: a length that is not definite")
     end = position + (1 << (argument - 24))
     return major, int.from_bytes(data[position:end], "big"), end
-
-
-def _holds_link(value: IPLDKind) -> bool:
-    """Links are written as bytes here: a tag 42 would be a second spelling of the same CID."""
-    if isinstance(value, dict):
-        return any(_holds_link(item) for item in value.values())
-    if isinstance(value, list):
-        return any(_holds_link(item) for item in value)
-    return isinstance(value, CID)
 
 
 def is_cid(data: bytes) -> bool:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from coincurve import PublicKey
+from eth_keys.datatypes import Signature
+from eth_keys.exceptions import BadSignature
 from eth_utils.address import to_checksum_address
+from eth_utils.exceptions import ValidationError
 
 from atoll.protocol import bls
 from atoll.protocol.hashing import keccak256
@@ -37,10 +39,11 @@ def signer_of(digest: Digest, signature: bytes) -> Address | None:
         return None
     recoverable = signature[:64] + bytes([signature[-1] - _V])
     try:
-        key = PublicKey.from_signature_and_message(recoverable, digest, hasher=None)
-    except ValueError:
+        point = Signature(recoverable).recover_public_key_from_msg_hash(digest).to_bytes()
+    except (BadSignature, ValidationError):
         return None
-    point = key.format(compressed=False)[1:]
+    if not any(point):  # infinity, which libsecp256k1 and the EVM refuse and plain Python gives
+        return None
     return Address(to_checksum_address(keccak256(point)[-20:]))
 
 

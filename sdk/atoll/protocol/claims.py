@@ -162,7 +162,8 @@ class SeatStatements:
     def of(
         cls,
         view: JobView,
-        where: tuple[RoundIndex, SeatIndex],
+        round: RoundIndex,
+        seat: SeatIndex,
         model: ModelRoots,
         header: ProgramHeader,
     ) -> SeatStatements:
@@ -170,7 +171,6 @@ class SeatStatements:
 
         Raises ProtocolError where it revealed nothing, or something is another's.
         """
-        round, seat = where
         settled_round = view.settled_round(round)
         if settled_round is None:
             raise ProtocolError(f"round {round} is not settled")

@@ -99,15 +99,21 @@ def audit_seed(round_id: RoundId, reveals: Digest, block_hash: Digest) -> Digest
 
 
 def commitment(
-    round_id: RoundId, seed: Digest, seat: SeatIndex, account: Address, said: tuple[Reveal, Digest]
+    round_id: RoundId,
+    seed: Digest,
+    seat: SeatIndex,
+    account: Address,
+    *,
+    reveal: Reveal,
+    model: Digest,
 ) -> Digest:
     """What a provider commits; the account is part of it, so that nobody can open a copy.
 
     Args:
         seed: the data seed.
-        said: what will be revealed, and the digest of the model that the round opens from.
+        reveal: what will be revealed.
+        model: digest of the model that the round opens from.
     """
-    reveal, model = said
     types = ("bytes32", "uint16", "address", "bytes32", "bytes32", "bytes32", "bytes32", "bytes32")
     checkpoint_commitments, root, key = (
         keccak256(reveal.checkpoint_commitments),

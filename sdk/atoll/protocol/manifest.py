@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Annotated, Final, Literal, Self
 
-from dag_cbor.ipld import IPLDKind
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -21,7 +20,7 @@ from pydantic import (
 )
 
 from atoll.errors import ManifestError
-from atoll.protocol.canonical import dag_cbor_cid, decode, encode
+from atoll.protocol.canonical import Ipld, dag_cbor_cid, decode, encode
 from atoll.protocol.hashing import sha256, terms_hash
 from atoll.protocol.manifest_fields import CidBytes, DigestBytes, Spec
 from atoll.protocol.method_spec import CodecSpec, InnerSpec, OuterSpec, RobustSpec
@@ -76,6 +75,7 @@ class DataSpec(Spec):
     `root` is the piece root of the training tokens' words: what a contract is shown one by.
     `nodes_cid` is the file of that tree's nodes over each MiB, by which whoever has read one MiB
     knows that it is the root's. Words of `masked` data have a bit for tokens that are no targets.
+    Windows of `aligned` data begin at whole multiples of their length, others at any token.
     """
 
     cid: CidBytes
@@ -83,6 +83,7 @@ class DataSpec(Spec):
     nodes_cid: CidBytes
     dtype: TokenType
     masked: bool
+    aligned: bool
     train_tokens: Annotated[int, Field(ge=2, lt=1 << 60)]
     eval_cid: CidBytes | None
     eval_tokens: Annotated[int, Field(ge=0, lt=1 << 60)]
@@ -115,6 +116,14 @@ class DataSpec(Spec):
     def most_tokens(self) -> int:
         """How many different tokens a word can hold."""
         return 1 << 8 * self.token_bytes - self.masked
+
+    def stride(self, seq: int) -> int:
+        """Windows of `seq` tokens begin at multiples of so many."""
+        return seq if self.aligned else 1
+
+    def windows(self, seq: int) -> int:
+        """How many windows of `seq` training tokens and the one behind them a draw chooses from."""
+        return (self.train_tokens - seq - 1) // self.stride(seq) + 1
 
     @property
     def is_evaluated(self) -> bool:
@@ -220,7 +229,7 @@ class Manifest(Spec):
 
     def to_bytes(self) -> bytes:
         """Canonical DAG-CBOR."""
-        plain: IPLDKind = self.model_dump()
+        plain: Ipld = self.model_dump()
         return encode(plain)
 
     @classmethod

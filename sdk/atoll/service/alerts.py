@@ -54,10 +54,10 @@ def _lost_games(state: State[S]) -> Iterator[HealthStatus]:
         game = state.view.games.get(owed.game)
         if owed.duty is not Duty.MOVE or game is None:
             continue
-        found = state.entries.of(SendMove, game.id, len(game.moves))
-        if isinstance(found, NoMove):
+        move = state.entries.of(SendMove, game.id, len(game.moves))
+        if isinstance(move, NoMove):
             left = max(0, owed.until - state.now)
-            text = f"job {job}, game {game.id}: no move, {left} s left: {found.reason}"
+            text = f"job {job}, game {game.id}: no move, {left} s left: {move.reason}"
             yield HealthStatus("game", text, f"atoll judge games {job}")
 
 
@@ -72,11 +72,11 @@ def _slashes(state: State[S]) -> Iterator[HealthStatus]:
 
 
 def _disagreements(state: State[S]) -> Iterator[HealthStatus]:
-    found = disagreement(state)
-    if found is not None:
+    disagreed = disagreement(state)
+    if disagreed is not None:
         job = state.view.job_id
-        text = f"job {job}: {found}; it leaves, and trains nothing from that"
-        yield HealthStatus("disagrees", text, f"atoll job audit {job} --round {found.round}")
+        text = f"job {job}: {disagreed}; it leaves, and trains nothing from that"
+        yield HealthStatus("disagrees", text, f"atoll job audit {job} --round {disagreed.round}")
 
 
 def _late(state: State[S]) -> Iterator[HealthStatus]:

@@ -103,7 +103,7 @@ class Choice:
         """
         if self.role is None:
             return False
-        before = self._said()
+        before = self._depends_on()
         self._most = most
         self._standing = {job: self._is_standing(job, view) for job, view in views.items()}
         self.held = frozenset(job for job, (_, stands) in self._standing.items() if stands)
@@ -114,7 +114,7 @@ class Choice:
         self._offered = frozenset(offer.job for offer in offers)
         self._choose(offers, most - self._serves, now)
         self._leave_for_better(offers, ours)
-        return self._said() != before
+        return self._depends_on() != before
 
     def why_out(self, job: JobId) -> str:
         """Why nothing is begun in a job, or it is left; empty where neither is so."""
@@ -150,7 +150,7 @@ class Choice:
             return known
         return view, view.standing(self.me) is not None
 
-    def _said(self) -> tuple[object, ...]:
+    def _depends_on(self) -> tuple[object, ...]:
         sets = (self.held, self.unpaid, self.looked_at, self.taken, self._offered, self._fit)
         return (*sets, self._serves, self._most, dict(self._given_up))
 

@@ -233,10 +233,10 @@ class ScheduleSection(_Section):
 
 def _span(text: str) -> tuple[int, int]:
     """Raises ValueError."""
-    found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)", text)
-    if found is None:
+    match = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)", text)
+    if match is None:
         raise ValueError(f"{text!r} is not like 22:00-06:30")
-    first, from_minute, last, to_minute = map(int, found.groups())
+    first, from_minute, last, to_minute = map(int, match.groups())
     return (first * 60 + from_minute) * 60, (last * 60 + to_minute) * 60
 
 
@@ -393,12 +393,12 @@ def _origin(layered: Layered, name: str, path: Path) -> str:
     """Where a value is from, or the setting that it is in, or the last one of a section; else the
     file.
     """
-    found = [
+    matching = [
         origin
         for key, origin in layered.origins.items()
         if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")
     ]
-    return found[-1] if found else str(path)
+    return matching[-1] if matching else str(path)
 
 
 def read_layers(
@@ -421,13 +421,13 @@ def read_layers(
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Settings by their dotted names."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
+            settings |= flat(value, f"{prefix}{name}.")
         else:
-            found[f"{prefix}{name}"] = value
-    return found
+            settings[f"{prefix}{name}"] = value
+    return settings
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -111,8 +111,8 @@ async def open_context(
         gateway = await session.serve(serves, journal=config.journal_file)
         niceness, device = config.worker_niceness, config.device
         workers = [Worker(niceness=niceness, device=device) for _ in range(3)]
-        for one in workers:
-            stack.callback(one.kill)
+        for each in workers:
+            stack.callback(each.kill)
         worker, spare_worker, game_worker = workers
         yield Context(
             config=config,

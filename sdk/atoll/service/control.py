@@ -40,9 +40,9 @@ class StoppedBySignal(NotRunning):
 class Refused(AtollError):
     """The service answered with an error; cause, next step and exit code are its own."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        super().__init__(str(told["error"]), next_step=told.get("next_step"))
-        self.exit_code = int(told.get("exit_code", 1))
+    def __init__(self, reply: Mapping[str, Any]) -> None:
+        super().__init__(str(reply["error"]), next_step=reply.get("next_step"))
+        self.exit_code = int(reply.get("exit_code", 1))
 
 
 @asynccontextmanager
@@ -60,16 +60,16 @@ async def listening(data_dir: Path, answers: Mapping[str, Answer]) -> AsyncItera
     async def handle(request: web.Request) -> web.Response:
         answer = answers.get(request.match_info["question"])
         if answer is None:
-            return _told({"error": "this service is not asked that"}, 404)
+            return _document({"error": "this service is not asked that"}, 404)
         try:
-            return _told({"result": await answer(await request.json(loads=loads))})
+            return _document({"result": await answer(await request.json(loads=loads))})
         except AtollError as error:
-            return _told(
+            return _document(
                 {"error": str(error), "next_step": error.next_step, "exit_code": error.exit_code}
             )
         except Exception as error:  # a defect of ours costs this answer, and not the service
             log.exception("defect: a question was not answered", question=request.path)
-            return _told({"error": repr(error)})
+            return _document({"error": repr(error)})
 
     app = web.Application()
     app.router.add_post("/{question}", handle)
@@ -118,17 +118,17 @@ async def ask(data_dir: Path, question: str, **arguments: Any) -> Any:
                 ) as session,
                 session.post(f"http://service/{question}", json=arguments) as response,
             ):
-                told = await response.json(loads=loads)
+                reply = await response.json(loads=loads)
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise NotRunning(
             f"no service answers in {data_dir}", next_step="start it, or look at its log"
         ) from error
-    if "error" in told:
-        raise Refused(told)
-    return told["result"]
+    if "error" in reply:
+        raise Refused(reply)
+    return reply["result"]
 
 
-def _told(document: dict[str, Any], status: int = 200) -> web.Response:
+def _document(document: dict[str, Any], status: int = 200) -> web.Response:
     return web.Response(
         text=json.dumps(document, default=str), status=status, content_type="application/json"
     )

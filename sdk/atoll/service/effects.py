@@ -94,10 +94,10 @@ class Effects:
         Raises:
             AtollError: it did not take place; it may be asked for again.
         """
-        done = await self._perform(view, command)
-        if done.entry is not None:
-            self.context.journal.write(view.job_id, command.key, done.entry)
-        return done
+        left = await self._perform(view, command)
+        if left.entry is not None:
+            self.context.journal.write(view.job_id, command.key, left.entry)
+        return left
 
     async def _perform(self, view: JobView, command: Performed[F]) -> Done[F]:
         healed: set[str] = set()

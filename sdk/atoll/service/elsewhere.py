@@ -209,8 +209,8 @@ def serve(call: Callable[[TaskCall[Any]], Any]) -> None:
         signal.signal(number, signal.SIG_IGN)  # whoever asks decides when it ends
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print
-    own = sorted(met_digests())
-    _say(answers, {"word": WORD, "release": version("atoll"), "digests": [*map(bytes, own)]})
+    digests = sorted(met_digests())
+    _say(answers, {"word": WORD, "release": version("atoll"), "digests": [*map(bytes, digests)]})
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(waiting,), daemon=True).start()
     while True:
@@ -229,9 +229,9 @@ def _answer(call: Callable[[TaskCall[Any]], Any], line: bytes) -> dict[str, Any]
         return pack_error(error)
 
 
-def _say(answers: IO[bytes], said: dict[str, Any]) -> None:
+def _say(answers: IO[bytes], message: dict[str, Any]) -> None:
     try:
-        line = pack(**said)
+        line = pack(**message)
     except AtollError as error:
         line = pack(**pack_error(error))
     answers.write(line)

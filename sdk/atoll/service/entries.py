@@ -138,8 +138,8 @@ class Entries:
 
     def of(self, kind: type[Named[F]], *about: object) -> F | None:
         """What the command of that kind with that `about` left, or None."""
-        found: Any = self._by_key.get(key_of(kind, *about))
-        return found  # type: ignore[no-any-return]  # a key belongs to one kind, a kind to one F
+        entry: Any = self._by_key.get(key_of(kind, *about))
+        return entry  # type: ignore[no-any-return]  # a key belongs to one kind, a kind to one F
 
     def all_of(self, cls: type[F]) -> list[F]:
         """Every entry of a kind, in the order of their keys."""

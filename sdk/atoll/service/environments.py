@@ -83,13 +83,13 @@ def with_digest(digest: Digest) -> Environment | None:
         ConfigError: others can write there, or one that might be it cannot be read.
         NumericsMismatch: those that do cannot be spoken to.
     """
-    found, unreadable = list[Environment](), list[ConfigError]()
+    environments, unreadable = list[Environment](), list[ConfigError]()
     for folder in _folders():
         try:
-            found.append(_read(folder))
+            environments.append(_read(folder))
         except ConfigError as error:  # jobs of the others are served all the same
             unreadable.append(error)
-    have = sorted((env for env in found if digest in env.hello.digests), key=_by_number)
+    have = sorted((env for env in environments if digest in env.hello.digests), key=_by_number)
     fits = [env for env in have if env.hello.word == WORD]
     if have and not fits:
         raise NumericsMismatch(_unspoken(have[-1].hello))
@@ -145,11 +145,11 @@ def make(number: str, sources: Iterable[str], *, shares_packages: bool) -> Path:
         extra.append("--no-deps")
         _share(Path(_asked(python, "import sysconfig; print(sysconfig.get_path('purelib'))")))
     command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", *extra, *sources]
-    done = subprocess.run(command, check=False)  # noqa: S603 (pip, with what the user named)
-    if done.returncode:
+    pip = subprocess.run(command, check=False)  # noqa: S603 (pip, with what the user named)
+    if pip.returncode:
         shutil.rmtree(folder, ignore_errors=True)
         raise ConfigError(
-            f"pip could not install release {number}: it ended with {done.returncode}",
+            f"pip could not install release {number}: it ended with {pip.returncode}",
             next_step="see what it says above; --wheel installs a file, --from another index",
         )
     return folder
@@ -171,8 +171,8 @@ def record(folder: Path, ask: Callable[[], Hello]) -> Environment:
     except ConfigError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    said = pack(word=hello.word, release=hello.release, digests=[*hello.digests])
-    write_once(folder / _RECORD, said)
+    message = pack(word=hello.word, release=hello.release, digests=[*hello.digests])
+    write_once(folder / _RECORD, message)
     return Environment(folder, hello)
 
 
@@ -186,10 +186,10 @@ def remove(number: str) -> Path:
     return folder
 
 
-def hello_of(said: dict[str, Any]) -> Hello:
+def hello_of(greeting: dict[str, Any]) -> Hello:
     """What a worker's first message says. Raises KeyError or TypeError where it says no such."""
-    digests = tuple(Digest(bytes(digest)) for digest in said["digests"])
-    return Hello(str(said["word"]), str(said["release"]), digests)
+    digests = tuple(Digest(bytes(digest)) for digest in greeting["digests"])
+    return Hello(str(greeting["word"]), str(greeting["release"]), digests)
 
 
 def _place(number: str) -> Path:
@@ -216,5 +216,5 @@ def _share(packages: Path) -> None:
 
 def _asked(python: str, question: str) -> str:
     command = [python, "-I", "-c", question]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    return told.stdout.strip()
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    return answer.stdout.strip()

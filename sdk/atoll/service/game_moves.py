@@ -49,11 +49,11 @@ def move_by(
 ) -> Move | Question | None:
     """`next_move` by a run that is made in some way."""
     pin_torch()
-    own = _run(task, store_dir, make)
+    run = _run(task, store_dir, make)
     game = rebuilt(position.claim, position.began_at, position.moves)
     if position.is_holder:
-        return defend(game, own)
-    moves = attack(game, own)
+        return defend(game, run)
+    moves = attack(game, run)
     try:
         question = next(moves)
         for answer in position.answers:
@@ -81,10 +81,10 @@ def _make_room(manifest: Manifest) -> None:
     As much again stays free: runs are kept when their games are over, and other work goes on.
     """
     needed = 2 * verifier_bytes(manifest, 0)
-    for own in _runs.values():
+    for run in _runs.values():
         if memory()[1] >= needed:
             break
-        own.let_go()
+        run.let_go()
     while len(_runs) >= MOST_RUNS:
         _runs.pop(next(iter(_runs))).let_go()
 

@@ -136,27 +136,27 @@ class GatewayProcess:
         self._say(asdict(replace(self._spec, level=level_here())))
         try:
             async with asyncio.timeout(START_SECONDS):
-                told = await self._hear()
+                answer = await self._hear()
         except TimeoutError:
-            told = {"error": f"the gateway's process did not start in {START_SECONDS:.0f} s"}
+            answer = {"error": f"the gateway's process did not start in {START_SECONDS:.0f} s"}
         except ValueError as error:
-            told = {"error": f"the gateway's process says what it should not: {str(error)[:200]}"}
-        if told is None or "error" in told:
+            answer = {"error": f"the gateway's process says what it should not: {str(error)[:200]}"}
+        if answer is None or "error" in answer:
             await self._end()
-            told = told or {"error": "the gateway's process ended before it listened"}
-            raise ConfigError(told["error"], next_step=told.get("next_step"))
+            answer = answer or {"error": "the gateway's process ended before it listened"}
+            raise ConfigError(answer["error"], next_step=answer.get("next_step"))
         # A child that is started anew listens where the one before did: that is announced.
-        self._spec = replace(self._spec, port=told["port"])
+        self._spec = replace(self._spec, port=answer["port"])
         self.trouble = ""
         self._say({"members": sorted(self._members)})
 
     async def _follow(self) -> None:
         while True:
             try:
-                while (told := await self._hear()) is not None:
-                    self.bytes_up = self._before + int(told["bytes_up"])
-                    self.connections = int(told["connections"])
-                    self.sent_away = told["sent_away"]
+                while (counts := await self._hear()) is not None:
+                    self.bytes_up = self._before + int(counts["bytes_up"])
+                    self.connections = int(counts["connections"])
+                    self.sent_away = counts["sent_away"]
             except (LookupError, TypeError, ValueError) as error:  # a line too long, or of no sense
                 log.warning("the gateway's process says what it should not", cause=str(error)[:200])
             self._before, self.connections = self.bytes_up, 0
@@ -222,12 +222,12 @@ def fork_ahead() -> None:
     later would hold the pipe open by whose end this one knows that its parent ended.
     """
     heard, says = os.pipe()
-    hears, said = os.pipe()
+    hears, parent_says = os.pipe()
     fork = multiprocessing.get_context("fork")
-    process = fork.Process(target=_become, args=(heard, said, (says, hears)), daemon=True)
+    process = fork.Process(target=_become, args=(heard, parent_says, (says, hears)), daemon=True)
     process.start()
     os.close(heard)
-    os.close(said)
+    os.close(parent_says)
     _ahead.append(_Forked(process, says, hears))
 
 
@@ -274,10 +274,10 @@ class _Opened:
 # --- the child's side ---
 
 
-def _become(heard: int, said: int, others: tuple[int, int]) -> None:
+def _become(heard: int, says: int, others: tuple[int, int]) -> None:
     for descriptor in others:
         os.close(descriptor)
-    sys.stdin, sys.stdout = os.fdopen(heard), os.fdopen(said, "w")
+    sys.stdin, sys.stdout = os.fdopen(heard), os.fdopen(says, "w")
     _main()
 
 
@@ -287,9 +287,9 @@ async def _serve() -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     if not (line := await lines.readline()):
         return  # forked ahead, and its parent ended without a gateway
-    told = loads(line)
-    serves: Serves | None = None if told["serves"] is None else Task(**told["serves"])
-    spec = GatewaySpec(**{**told, "budget": Budget(**told["budget"]), "serves": serves})
+    settings = loads(line)
+    serves: Serves | None = None if settings["serves"] is None else Task(**settings["serves"])
+    spec = GatewaySpec(**{**settings, "budget": Budget(**settings["budget"]), "serves": serves})
     log_from(spec.level)
     members: set[str] = set()
     try:

@@ -76,10 +76,10 @@ async def answering(host: str, port: int, health: Health) -> AsyncIterator[int]:
         return web.Response(status=200 if alive else 503, text="ok\n" if alive else "stuck\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        found = health.health_status()
-        if found is None or not found.is_fault:
+        current = health.health_status()
+        if current is None or not current.is_fault:
             return web.Response(text="ok\n")
-        return web.Response(status=503, text=f"{found.text}\nnext: {found.next_step}\n")
+        return web.Response(status=503, text=f"{current.text}\nnext: {current.next_step}\n")
 
     app = web.Application()
     app.add_routes([web.get("/metrics", metrics), web.get("/livez", livez)])

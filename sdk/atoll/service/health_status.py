@@ -97,9 +97,9 @@ class HealthStatus:
 
 def blocking(known: KnownOfService) -> HealthStatus | None:
     """The one state that has to change first, in a line; None where it works."""
-    found = _first(known)
+    first = _first(known)
     # Some of the words are strangers'.
-    return None if found is None else replace(found, text=response_checks.text(found.text))
+    return None if first is None else replace(first, text=response_checks.text(first.text))
 
 
 def _first(known: KnownOfService) -> HealthStatus | None:
@@ -115,9 +115,9 @@ def _silent(known: KnownOfService) -> HealthStatus:
     """Nothing new comes of the chain."""
     since, step = known.silent_seconds, "check rpc_urls: `atoll doctor --config …`"
     if since is None or known.silence:
-        told = "has not answered yet" if since is None else f"has not answered for {since:.0f} s"
+        state = "has not answered yet" if since is None else f"has not answered for {since:.0f} s"
         why = f": {known.silence}" if known.silence else ""
-        return HealthStatus("chain", f"the chain {told}{why}", known.helps or step)
+        return HealthStatus("chain", f"the chain {state}{why}", known.helps or step)
     text = f"the chain answers, and has had no new block for {since:.0f} s"
     return HealthStatus("chain", text, f"look whether the node keeps up; {step}")
 
@@ -156,9 +156,9 @@ def _ours(known: KnownOfService) -> Mapping[tuple[int, str], Failing]:
     """
     has_place = known.jobs > len(known.strange)
     return {
-        (job, key): one
-        for (job, key), one in known.failing.items()
-        if job not in known.strange or not (has_place or one.kind in MISSING)
+        (job, key): why
+        for (job, key), why in known.failing.items()
+        if job not in known.strange or not (has_place or why.kind in MISSING)
     }
 
 
@@ -167,9 +167,9 @@ def _rest(known: KnownOfService) -> HealthStatus | None:
         text = f"{len(known.waiting)} transactions wait; the first: {known.waiting[0]}"
         step = "raise fees.max_fee_gwei, or wait: `atoll tx list --config …`"
         return HealthStatus("fees", text, step)
-    repeated = [one for one in _ours(known).values() if one.times >= REPEATED]
+    repeated = [each for each in _ours(known).values() if each.times >= REPEATED]
     if repeated:
-        worst = max(repeated, key=lambda one: one.times)
+        worst = max(repeated, key=lambda each: each.times)
         text = f"failed {worst.times} times in a row: {worst.text}"
         return HealthStatus("failing", text, worst.next_step or "look at the log for the cause")
     if known.defects:
@@ -202,7 +202,7 @@ def _idle(known: KnownOfService) -> HealthStatus | None:
         return HealthStatus("measures", text, "wait: it takes some minutes", is_fault=False)
     if known.gathering and len(known.gathering) == known.jobs - len(known.strange):
         job, what = min(known.gathering.items())
-        step = f"wait for others; `atoll job watch {job}` tells who comes"
+        step = f"wait for others; `atoll watch {job}` tells who comes"
         return HealthStatus("members", f"job {job} {what}", step, is_fault=False)
     return None
 
@@ -210,7 +210,10 @@ def _idle(known: KnownOfService) -> HealthStatus | None:
 def _worst(
     failing: Mapping[tuple[int, str], Failing], kinds: frozenset[str]
 ) -> tuple[str, str] | None:
-    for (job, _), one in sorted(failing.items()):
-        if one.kind in kinds:
-            return f"job {job}: {one.text}", one.next_step or "look at the log for the cause"
+    for (job, _), failure in sorted(failing.items()):
+        if failure.kind in kinds:
+            return (
+                f"job {job}: {failure.text}",
+                failure.next_step or "look at the log for the cause",
+            )
     return None

@@ -47,7 +47,7 @@ BEGUN = "begun"
 stands in it."""
 RENEWED = "renewed"
 """In `meta`: that may be otherwise, and its operator goes on all the same (`renew_journal`)."""
-OWN: Final = frozenset({VERSION, RETIRED, PAIR, WHOSE, RENEWED})
+STAYS_HERE: Final = frozenset({VERSION, RETIRED, PAIR, WHOSE, RENEWED})
 """Of `meta`, what goes to no other journal."""
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL,
@@ -208,8 +208,8 @@ class Journal:
         row = (f"secret:{name}", secrets.token_hex(32))
         with self._db.transaction():
             add(self._db, "meta", row)
-            found = self._db.execute("SELECT value FROM meta WHERE name = ?", row[:1]).fetchone()
-        return bytes.fromhex(found[0])
+            value = self._db.execute("SELECT value FROM meta WHERE name = ?", row[:1]).fetchone()
+        return bytes.fromhex(value[0])
 
     def has_sent(self, tx_hash: str) -> bool:
         """Whether a transaction, by its hash in hex, was signed by a service whose journal was read
@@ -238,10 +238,10 @@ class Journal:
         """Adds to a measure of a round (seconds, steps, bytes or gas, as the name says)."""
         key = (job, round_, name)
         with self._db.transaction():
-            found = self._db.rows(
+            earlier = self._db.rows(
                 "SELECT value FROM measures WHERE job = ? AND round = ? AND name = ?", key
             )
-            before = found[0][0] if found else 0.0
+            before = earlier[0][0] if earlier else 0.0
             put(self._db, "measures", (*key, before + value))
         self.measured += 1
 
@@ -270,9 +270,9 @@ def make_journal(path: Path, pair: str, whose: Belongs | None) -> None:
     """
     if has_log(path):
         raise gone(path, "its log is there without it")
-    said = {VERSION: str(SCHEMA_VERSION), PAIR: pair}
-    said |= {} if whose is None else {WHOSE: str(whose)}
-    rows = [("INSERT INTO meta VALUES (?, ?, ?)", _row("meta", item)) for item in said.items()]
+    meta = {VERSION: str(SCHEMA_VERSION), PAIR: pair}
+    meta |= {} if whose is None else {WHOSE: str(whose)}
+    rows = [("INSERT INTO meta VALUES (?, ?, ?)", _row("meta", item)) for item in meta.items()]
     make_database(path, SCHEMA, rows)
 
 
@@ -400,9 +400,9 @@ def open_rows(path: Path) -> Database:
 
 def _check_pages(database: Database) -> None:
     path = database.path
-    (found,) = database.rows("PRAGMA integrity_check(1)")
-    if found[0] != "ok":
-        raise _damaged(path, found[0])
+    (verdict,) = database.rows("PRAGMA integrity_check(1)")
+    if verdict[0] != "ok":
+        raise _damaged(path, verdict[0])
     there = {row[0] for row in database.rows("SELECT name FROM sqlite_master")}
     if "meta" not in there or meta_of(database, VERSION) is None:
         raise gone(path, "it has no beginning")
@@ -422,8 +422,8 @@ def sweep(database: Database) -> int:
     lost = 0
     for table, columns in TABLES.items():
         names = ", ".join((*columns, "sum"))
-        for *values, told in database.rows(f"SELECT {names} FROM {table}"):  # noqa: S608 (our own names)
-            if told == _sum(table, values):
+        for *values, checksum in database.rows(f"SELECT {names} FROM {table}"):  # noqa: S608 (our own names)
+            if checksum == _sum(table, values):
                 continue
             if table in {"signed", "meta"} or (table == "entries" and values[0] == OF_SERVICE):
                 raise _damaged(database.path, f"a row of {table}, {values[0]!r}")

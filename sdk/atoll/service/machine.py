@@ -249,13 +249,13 @@ def by_view_and_entries(decide: Callable[[State[S]], T]) -> Callable[[State[S]],
     @wraps(decide)
     def remembered(state: State[S]) -> T:
         key = (id(state.view), id(state.entries))
-        found = known.pop(key, None)  # it holds both: no other object has their addresses
-        if found is None:
-            found = (state.view, state.entries, decide(state))
-        known[key] = found
+        known_result = known.pop(key, None)  # it holds both: no other object has their addresses
+        if known_result is None:
+            known_result = (state.view, state.entries, decide(state))
+        known[key] = known_result
         if len(known) > REMEMBERED:
             known.popitem(last=False)
-        return found[2]
+        return known_result[2]
 
     return remembered
 

@@ -40,7 +40,7 @@ Run = Callable[[ServiceConfig], Coroutine[Any, Any, None]]
 
 
 _SEAT = "job {job}, round {round}, seat {seat}: "
-TOLD = {
+SENTENCES = {
     "started": "runs as {account}; Ctrl-C ends it",
     "follows a job": "job {job}: follows it",
     "replays": _SEAT + "replays {segments} segments",
@@ -165,7 +165,7 @@ def _teller(speaks: Speaks) -> Callable[..., MutableMapping[str, Any]]:
     lines = Lines(sys.stdout)
 
     def tell(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        sentence = TOLD.get(event["event"])
+        sentence = SENTENCES.get(event["event"])
         if sentence is not None:
             text = sentence.format(**event, **_in_tokens(event))
             as_json = json.dumps({**event, "text": text}, default=str, sort_keys=True)
@@ -183,7 +183,7 @@ def _in_tokens(event: MutableMapping[str, Any]) -> dict[str, str]:
 
 def _warnings_only(_: Any, level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """What is left of the log beside what is told."""
-    if level in {"debug", "info"} or event["event"] in TOLD:
+    if level in {"debug", "info"} or event["event"] in SENTENCES:
         raise structlog.DropEvent
     return event
 

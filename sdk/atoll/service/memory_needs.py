@@ -60,7 +60,7 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
     merge = max(sections_merged, whole) + _MERGED_AT_ONCE
     # Seen beside its steps: what is kept of writing the update.
     train = max(steps + update_bytes // 2, update_proof)
-    found = {
+    parts = {
         "open": sizes.global_state + sizes.moments + sizes.opened,
         "train": train,
         "replay": train,
@@ -68,13 +68,13 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
         "merge": merge,
         "evaluate": sizes.base + sizes.model + sizes.logits,
     }
-    return {"start": START_BYTES} | {name: START_BYTES + size for name, size in found.items()}
+    return {"start": START_BYTES} | {name: START_BYTES + size for name, size in parts.items()}
 
 
 def provider_bytes(manifest: Manifest, update_bytes: int) -> int:
     """What a provider's largest part holds: it merges what it will train on."""
-    found = peaks(manifest, update_bytes)
-    return max(size for name, size in found.items() if name not in _OF_VERIFIERS)
+    parts = peaks(manifest, update_bytes)
+    return max(size for name, size in parts.items() if name not in _OF_VERIFIERS)
 
 
 def verifier_bytes(manifest: Manifest, update_bytes: int) -> int:
@@ -86,9 +86,9 @@ def submitter_bytes(manifest: Manifest, update_bytes: int) -> int:
     """What evaluating takes, or fetching the result: the state that its digest is of, and of
     adapters the model that they are merged into.
     """
-    found = peaks(manifest, update_bytes)
+    parts = peaks(manifest, update_bytes)
     merged = _NUMBER * param_count(manifest.model) if manifest.lora is not None else 0
-    return max(found["open"] + merged, found["evaluate"])
+    return max(parts["open"] + merged, parts["evaluate"])
 
 
 class _Sizes:

@@ -54,10 +54,10 @@ def _wanted(item: Any, path: str) -> str:
     """What a value should be."""
     if item["type"] in ("model_type", "dataclass_type"):
         return f"it should be a table of keys, [{path}]"
-    said: str = item["msg"].removeprefix("Value error, ")
+    message: str = item["msg"].removeprefix("Value error, ")
     for subject in ("Input", "String", "Tuple", "List", "Value"):
-        said = said.replace(f"{subject} should", "it should")
-    return _WANTED.get(item["type"], said)
+        message = message.replace(f"{subject} should", "it should")
+    return _WANTED.get(item["type"], message)
 
 
 def _shown(value: object) -> str:

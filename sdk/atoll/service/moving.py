@@ -27,11 +27,11 @@ from atoll.files import write_once
 from atoll.nested import loads
 from atoll.service.journal import (
     KEYS,
-    OWN,
     PAIR,
     RENEWED,
     RETIRED,
     SCHEMA_VERSION,
+    STAYS_HERE,
     TABLES,
     AlreadySigned,
     Belongs,
@@ -176,7 +176,7 @@ def _rows(database: Database) -> Iterator[dict[str, list[Any]]]:
     for table, columns in TABLES.items():
         names = ", ".join(columns)
         for row in database.execute(f"SELECT {names} FROM {table} ORDER BY {names}"):  # noqa: S608 - our own names
-            if table != "meta" or row[0] not in OWN:
+            if table != "meta" or row[0] not in STAYS_HERE:
                 yield {table: [_to_json_value(value) for value in row]}
 
 
@@ -184,8 +184,8 @@ def _add(database: Database, table: str, values: list[Any]) -> None:
     if table in _LATER:
         columns, counts, key = TABLES[table], _LATER[table], KEYS[table]
         where = " AND ".join(f"{name} = ?" for name in columns[:key])
-        found = database.rows(f"SELECT {counts} FROM {table} WHERE {where}", values[:key])  # noqa: S608 - our own names
-        if not found or found[0][0] < values[columns.index(counts)]:
+        held = database.rows(f"SELECT {counts} FROM {table} WHERE {where}", values[:key])  # noqa: S608 - our own names
+        if not held or held[0][0] < values[columns.index(counts)]:
             put(database, table, values)
         return
     add(database, table, values)
@@ -240,7 +240,7 @@ def _read(source: Path, whose: Belongs) -> list[dict[str, list[Any]]]:
             raise ValueError("its end does not fit")
         header, *rows = map(loads, body.splitlines())
         version = (header["format"], header["version"])
-        found = Belongs(header["account"], header["chain_id"], header["network"])
+        belongs = Belongs(header["account"], header["chain_id"], header["network"])
         wrong = [row for row in rows if len(row) != 1 or len(TABLES[next(iter(row))]) != len(
             next(iter(row.values())))]  # fmt: skip
     except (ValueError, KeyError, TypeError, StopIteration) as error:
@@ -251,9 +251,9 @@ def _read(source: Path, whose: Belongs) -> list[dict[str, list[Any]]]:
         raise JournalError(
             f"{source} is not of this version", next_step="run the version of atoll that wrote it"
         )
-    if found != whose:
+    if belongs != whose:
         raise ConfigError(
-            f"{source} is of {found}, and this service is of {whose}",
+            f"{source} is of {belongs}, and this service is of {whose}",
             next_step="use the config whose key it is",
         )
     return rows

@@ -41,8 +41,8 @@ def ticks(stat: Path = STAT) -> Ticks | None:
     except (OSError, ValueError, IndexError):
         return None
     mine = os.times()
-    own = (mine.user + mine.system) * os.sysconf("SC_CLK_TCK")
-    return Ticks(usual - own, sum(spent)) if name == "cpu" else None
+    ours = (mine.user + mine.system) * os.sysconf("SC_CLK_TCK")
+    return Ticks(usual - ours, sum(spent)) if name == "cpu" else None
 
 
 class Occupied:
@@ -74,13 +74,13 @@ class Occupied:
 
     def _share(self, now: float) -> float | None:
         """Of the last while; None before there was one."""
-        found = ticks(self._stat)
-        if found is None:
+        now_ticks = ticks(self._stat)
+        if now_ticks is None:
             return None
-        self._seen.append((now, found))
+        self._seen.append((now, now_ticks))
         while len(self._seen) > 1 and now - self._seen[1][0] >= AWHILE_SECONDS:
             self._seen.popleft()
         began, then = self._seen[0]
-        if now - began < AWHILE_SECONDS or found.all <= then.all:
+        if now - began < AWHILE_SECONDS or now_ticks.all <= then.all:
             return None
-        return (found.others - then.others) / (found.all - then.all)
+        return (now_ticks.others - then.others) / (now_ticks.all - then.all)

@@ -62,7 +62,7 @@ def why_out(state: State[Setup[B]]) -> str:
 
 def off_hours(schedule: ScheduleSection, now: int) -> str:
     """Why the schedule keeps out of new rounds at a second of the chain's clock; empty in hours."""
-    if any(_is_in(hours, now % DAY) for hours in schedule.spans):
+    if any(_is_in(start, end, now % DAY) for start, end in schedule.spans):
         return ""
     opens = min((start - now) % DAY for start, _ in schedule.spans) if schedule.spans else 0
     if not opens:
@@ -70,9 +70,8 @@ def off_hours(schedule: ScheduleSection, now: int) -> str:
     return f"is out of its schedule's hours for {opens // 60} min more"
 
 
-def _is_in(hours: tuple[int, int], second: int) -> bool:
+def _is_in(start: int, end: int, second: int) -> bool:
     """Whether a second of the day is in hours that may go past midnight."""
-    start, end = hours
     if start <= end:
         return start <= second < end
     return second >= start or second < end

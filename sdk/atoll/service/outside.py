@@ -71,16 +71,16 @@ def metrics_of(service: Service[Any]) -> Iterator[Metric]:
     """What a service measures, as Prometheus takes it."""
     context = service.effects.context
     use, gateway = context.queue.gas_by_label(), context.gateway
-    one = ""  # it has no label
+    unlabelled = ""  # it has no label
 
     def counter(name: str, text: str, value: float) -> Metric:
-        return Metric(f"atoll_{name}_total", "counter", text, {one: value})
+        return Metric(f"atoll_{name}_total", "counter", text, {unlabelled: value})
 
     def gauge(name: str, text: str, value: float) -> Metric:
-        return Metric(f"atoll_{name}", "gauge", text, {one: value})
+        return Metric(f"atoll_{name}", "gauge", text, {unlabelled: value})
 
-    found = service.health_status()
-    yield gauge("blocked", "1 where somebody has to do something", bool(found and found.is_fault))
+    status = service.health_status()
+    yield gauge("blocked", "1 where somebody has to do something", bool(status and status.is_fault))
     if service.head is not None:
         yield gauge("chain_head_block", "Newest block seen", service.head.number)
         yield gauge("chain_head_time_seconds", "Its unix time", service.head.time)

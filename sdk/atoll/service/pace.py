@@ -23,6 +23,10 @@ TRACE_STEPS: Final = 20
 the preset `nano`, 18 times `demo`, on one core."""
 
 
+OPERATIONS_A_SECOND: Final = 5e10
+"""Of a machine that nobody timed: a few cores of a CPU."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """What was measured (`atoll.train.measure_pace`); seconds on this machine, bytes.
@@ -30,7 +34,8 @@ class Pace:
     Attributes:
         step_seconds: of a step of the whole batch.
         segment_seconds: what a segment costs besides its steps.
-        timed_parameters: of the model that was timed, where the job's is too large.
+        timed_parameters: of the model that was timed: a smaller one where the job's is too large, 0
+            where none was.
         kept: share of a first update's squared length that the job's first grid says; None where it
             was not asked: members do not.
     """
@@ -50,6 +55,8 @@ class Pace:
     @property
     def source(self) -> str:
         """How the seconds were found, in words."""
+        if not self.timed_parameters:
+            return f"not measured: {OPERATIONS_A_SECOND / 10**9:.0f} billion operations a second"
         if self.timed_parameters == self.parameters:
             return "measured here"
         return f"scaled by operations from {self.timed_parameters:,} parameters measured here"
@@ -128,15 +135,20 @@ def promised_per_hour(role: Role, terms: Terms) -> int:
     return round_earnings(role, terms) * HOUR // longest_round(terms)
 
 
-def earned_per_hour(role: Role, manifest: Manifest, pace: Pace) -> int:
-    """Wei that an hour in the job earns this machine.
+def round_lasts(role: Role, manifest: Manifest, pace: Pace) -> float:
+    """Seconds that a round is taken to last: half of its windows and half of our work together.
 
-    A round is taken to last as long as half of its windows and half of our work together: members
-    who come before their windows are over wait for nobody, and one can have all others wait.
+    Members who come before their windows are over wait for nobody, and one can have all others
+    wait.
     """
     work = sum(load.needed for load in loads_of(role, manifest, pace) if load.name != "game")
-    seconds = (work + longest_round(manifest.terms)) / 2
-    return int(round_earnings(role, manifest.terms) * HOUR / seconds)
+    return (work + longest_round(manifest.terms)) / 2
+
+
+def earned_per_hour(role: Role, manifest: Manifest, pace: Pace) -> int:
+    """Wei that an hour in the job earns this machine."""
+    earned = round_earnings(role, manifest.terms)
+    return int(earned * HOUR / round_lasts(role, manifest, pace))
 
 
 def most_duties(terms: Terms) -> int:

@@ -53,8 +53,10 @@ class PriorityLock:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        self._waiting = [one for one in self._waiting if not one.turn.done()]
+        self._waiting = [waiter for waiter in self._waiting if not waiter.turn.done()]
         self._is_free = not self._waiting
         if self._waiting:
-            chosen = min(self._waiting, key=lambda one: (one.about != self._about, one.rank))
+            chosen = min(
+                self._waiting, key=lambda waiter: (waiter.about != self._about, waiter.rank)
+            )
             chosen.turn.set_result(None)

@@ -28,15 +28,15 @@ class Exposed:
 def exposed(path: Path) -> Exposed | None:
     """Why others can read or change the path; None where they cannot, or it is not there."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:  # not there, or its folder is closed to us: the one who needs it says so
         return None
-    is_folder = stat.S_ISDIR(found.st_mode)
+    is_folder = stat.S_ISDIR(status.st_mode)
     wanted = "700" if is_folder else "600"
-    if found.st_uid not in {os.geteuid(), 0}:
-        text = f"{path} belongs to user {found.st_uid}, and this is user {os.geteuid()}"
+    if status.st_uid not in {os.geteuid(), 0}:
+        text = f"{path} belongs to user {status.st_uid}, and this is user {os.geteuid()}"
         return Exposed(path, text, shlex.join(["chown", str(os.geteuid()), str(path)]))
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
     if mode & OTHERS:
         text = f"{path} has mode {mode:04o}: others can use it"
         return Exposed(path, text, shlex.join(["chmod", wanted, str(path)]))
@@ -63,6 +63,6 @@ def private_paths(keystore: Path | None, password: Path | None, data: Path | Non
 def require_private(paths: Iterable[Path]) -> None:
     """Raises ConfigError where others can read or change one of the paths."""
     for path in paths:
-        found = exposed(path)
-        if found is not None:
-            raise ConfigError(found.text, next_step=found.mends)
+        fault = exposed(path)
+        if fault is not None:
+            raise ConfigError(fault.text, next_step=fault.mends)

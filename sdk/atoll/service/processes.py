@@ -15,12 +15,12 @@ from pathlib import Path
 
 def started_at(pid: int) -> str:
     """What tells a process from a later one with its id; empty where there is none."""
-    return _told(pid)[1]
+    return _state_and_start(pid)[1]
 
 
 def is_frozen(pid: int) -> bool:
     """Whether somebody stopped it (SIGSTOP, Ctrl-Z), so that it does nothing until SIGCONT."""
-    return _told(pid)[0][:1] in {"T", "t"}
+    return _state_and_start(pid)[0][:1] in {"T", "t"}
 
 
 def send(pid: int, started: str, *signals: signal.Signals) -> bool:
@@ -44,22 +44,22 @@ def send(pid: int, started: str, *signals: signal.Signals) -> bool:
     return False
 
 
-def _told(pid: int) -> tuple[str, str]:
+def _state_and_start(pid: int) -> tuple[str, str]:
     """State and start of a process."""
     try:
         # The name, in brackets, may have blanks and brackets in it.
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return ("", "") if Path("/proc/self/stat").exists() else _told_by_ps(pid)
+        return ("", "") if Path("/proc/self/stat").exists() else _state_by_ps(pid)
     return words[0], words[19]
 
 
-def _told_by_ps(pid: int) -> tuple[str, str]:
+def _state_by_ps(pid: int) -> tuple[str, str]:
     """Where there is no /proc, as on macOS."""
     command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603 (an id)
+        printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603 (an id)
     except OSError:
         return "", ""
-    state, _, start = found.strip().partition(" ")
+    state, _, start = printed.strip().partition(" ")
     return state, start.strip()

@@ -81,7 +81,7 @@ def note_name(job: JobId | str) -> str:
     return f"stands/{job}"
 
 
-def digest_of(domain: Domain, job: JobId, account: Address, said: StandStatement) -> Digest:
+def digest_of(domain: Domain, job: JobId, account: Address, statement: StandStatement) -> Digest:
     """What is signed."""
     parts = (
         TAG,
@@ -89,15 +89,15 @@ def digest_of(domain: Domain, job: JobId, account: Address, said: StandStatement
         bytes.fromhex(domain.rounds.removeprefix("0x")),
         int(job).to_bytes(32, "big"),
         bytes.fromhex(account.removeprefix("0x")),
-        _head(said),
-        said.text.encode(),
+        _head(statement),
+        statement.text.encode(),
     )
     return Digest(keccak(b"".join(parts)))
 
 
-def to_bytes(said: StandStatement, signature: bytes) -> bytes:
+def to_bytes(statement: StandStatement, signature: bytes) -> bytes:
     """As gateways serve it."""
-    return _head(said) + signature + said.text.encode()
+    return _head(statement) + signature + statement.text.encode()
 
 
 def from_bytes(data: bytes, domain: Domain, job: JobId, account: Address) -> StandStatement | None:
@@ -115,5 +115,5 @@ def from_bytes(data: bytes, domain: Domain, job: JobId, account: Address) -> Sta
     return StandStatement(statement.role, statement.stand, at, response_checks.text(text))
 
 
-def _head(said: StandStatement) -> bytes:
-    return bytes([said.role, said.stand]) + said.at.to_bytes(8, "big")
+def _head(statement: StandStatement) -> bytes:
+    return bytes([statement.role, statement.stand]) + statement.at.to_bytes(8, "big")

@@ -114,15 +114,15 @@ def is_canonical(command: DoGetUpdate, store_dir: str) -> bool:
     """Whether the fetched bytes are those that the root binds, and an update of this job."""
     pin_torch()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
-    told = command.update
+    revealed = command.update
     try:
-        update = FileSlices(store, Cid.from_bytes(told.cid), max_update_bytes(manifest))
+        update = FileSlices(store, Cid.from_bytes(revealed.cid), max_update_bytes(manifest))
     except UNFETCHABLE_CONTENT:
         return False
-    if root_of_update(update) != told.root:
+    if root_of_update(update) != revealed.root:
         return False
     model = read_global_state(manifest, command.initial_state, store, outer=False, moments=False)
-    dither = DitherKey(command.data_seed, told.seat)
+    dither = DitherKey(command.data_seed, revealed.seat)
     try:
         UpdateLayout.of(manifest, model.shapes, model.round).open(update, model, dither)
     except MalformedUpdate:
@@ -149,7 +149,7 @@ def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:
     loss = bytes(8)
     if is_evaluated and manifest.data.is_evaluated:
         loss = loss_bytes(evaluate.evaluate(model.params, manifest, store))
-    found = merge_updates(
+    merge = merge_updates(
         model,
         _updates(command, manifest, store),
         record=command.record,
@@ -157,8 +157,8 @@ def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:
         manifest=manifest,
     )
     del model
-    moved = found.moves(read_global_state(manifest, command.initial_state, store), manifest)
-    cid, inputs = store.add_pieces(moved.pieces()), found.inputs
+    moved = merge.moves(read_global_state(manifest, command.initial_state, store), manifest)
+    cid, inputs = store.add_pieces(moved.pieces()), merge.inputs
     excluded = to_bitmap(inputs.excluded)
     return Verdict(excluded, len(inputs.merged), moved.digest(), cid.to_bytes(), loss)
 
@@ -168,14 +168,14 @@ def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs a seat's round again; `model` is the CID of the global state that it opened from."""
     pin_torch()
     store = LocalStore(store_dir)
-    told: list[EarlierSaid | DoReplay] = [*command.earlier, command]
+    rounds: list[EarlierSaid | DoReplay] = [*command.earlier, command]
     claims = [
         RevealedRound(
-            CheckpointCommitments.from_bytes(said.checkpoint_commitments),
-            said.update_root,
-            said.model,
+            CheckpointCommitments.from_bytes(revealed.checkpoint_commitments),
+            revealed.update_root,
+            revealed.model,
         )
-        for said in told
+        for revealed in rounds
     ]
     claimed = replace(claims.pop(), earlier=tuple(claims))
     return replay_seat(task_of(command, model), claimed, store)

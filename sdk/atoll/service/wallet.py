@@ -66,11 +66,11 @@ def _through(data_dir: Path) -> Send:
         }
         await ask(data_dir, "tx-send", **asked)
         while True:
-            told = await ask(data_dir, "tx-state", key=OURS + key)
-            if told["state"] == TxState.MINED or told["state"] == TxState.MOOT:
+            sent = await ask(data_dir, "tx-state", key=OURS + key)
+            if sent["state"] == TxState.MINED or sent["state"] == TxState.MOOT:
                 return
-            if told["state"] in ENDED_WITHOUT_EFFECT:
-                raise TransactionFailed(told["message"] or f"{call.label} failed")
+            if sent["state"] in ENDED_WITHOUT_EFFECT:
+                raise TransactionFailed(sent["message"] or f"{call.label} failed")
             await asyncio.sleep(LOOK_SECONDS)
 
     return send

@@ -31,26 +31,26 @@ class Watchdog:
 
     after_s: float
     _since: tuple[str, float] | None = None
-    _told: str = ""
+    _called: str = ""
 
     def look(self, health_status: HealthStatus | None, now: float) -> str:
         """`blocked` or `recovered` where it is time to say so; else empty."""
         name = health_status.name if health_status is not None and health_status.is_fault else ""
         if not name:
             self._since = None
-            told, self._told = self._told, ""
-            return "recovered" if told else ""
+            last, self._called = self._called, ""
+            return "recovered" if last else ""
         if self._since is None or self._since[0] != name:
             self._since = (name, now)
-        if self._told != name and now - self._since[1] >= self.after_s:
-            self._told = name
+        if self._called != name and now - self._since[1] >= self.after_s:
+            self._called = name
             return "blocked"
         return ""
 
 
-async def call(section: WatchdogSection, event: str, told: dict[str, Any]) -> None:
+async def call(section: WatchdogSection, event: str, facts: dict[str, Any]) -> None:
     """Runs the command and posts to the webhook that are configured; never raises."""
-    document = {"event": event, **told}
+    document = {"event": event, **facts}
     if section.command:
         await _contained(_run(section.command, document), "the command")
     if section.webhook:

@@ -112,8 +112,8 @@ class NotOnTheWire(AtollError):
 
 def pack(**parts: object) -> bytes:
     """A message: one line of JSON. Raises NotOnTheWire where a part of it has no form there."""
-    said = {name: _packed(part) for name, part in parts.items()}
-    return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+    packed = {name: _packed(part) for name, part in parts.items()}
+    return json.dumps(packed, separators=(",", ":")).encode() + b"\n"
 
 
 def unpack(line: bytes) -> dict[str, Any]:
@@ -133,14 +133,14 @@ def pack_error(error: BaseException) -> dict[str, object]:
     return {"error": tag or "atoll", "words": words, "next_step": step, "lost": lost or ""}
 
 
-def unpack_error(said: dict[str, Any]) -> Exception:
-    cls = named(ERRORS[said["error"]])
+def unpack_error(message: dict[str, Any]) -> Exception:
+    cls = named(ERRORS[message["error"]])
     if not issubclass(cls, AtollError):
-        plain: Exception = cls(said["words"])
+        plain: Exception = cls(message["words"])
         return plain
-    error: AtollError = cls(said["words"], next_step=said["next_step"])
-    if said["lost"]:
-        error.lost = said["lost"]  # type: ignore[attr-defined]  # of a StorageError
+    error: AtollError = cls(message["words"], next_step=message["next_step"])
+    if message["lost"]:
+        error.lost = message["lost"]  # type: ignore[attr-defined]  # of a StorageError
     return error
 
 

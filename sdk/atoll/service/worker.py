@@ -184,8 +184,8 @@ def call_here(call: TaskCall[R]) -> R:
         if device == "cpu" or not is_gpu_failure(error):
             raise
         next_step = "give the GPU less (smaller jobs, jobs_at_once); if it stays, start anew"
-        said = {"function": call.task.kind, "cause": str(error), "next_step": next_step}
-        _log.error("the GPU failed: this is done on the CPU", **said)
+        failure = {"function": call.task.kind, "cause": str(error), "next_step": next_step}
+        _log.error("the GPU failed: this is done on the CPU", **failure)
     finally:
         _give_back_gpu_memory()
     # This call alone: else anybody's job that is too large for a GPU would take it from all others.

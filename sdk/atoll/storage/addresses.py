@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
@@ -61,6 +62,15 @@ def _literal(host: str) -> IPv4Address | IPv6Address:
     return address
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a name server is asked for."""
+
+    host: str
+    port: int
+    family: int
+
+
 class GatewayResolver(AbstractResolver):
     """Resolves names in threads of its own, of which a silent name server holds one a name.
 
@@ -77,8 +87,8 @@ class GatewayResolver(AbstractResolver):
         self._patience_s = patience_s
         self._private_addresses = private_addresses
         self._pool = ThreadPoolExecutor(_THREADS, "atoll-names")
-        self._asked: dict[tuple[str, int, int], asyncio.Future[list[Any]]] = {}
-        self._known: dict[tuple[str, int, int], list[Any]] = {}
+        self._asked: dict[_Question, asyncio.Future[list[Any]]] = {}
+        self._known: dict[_Question, list[Any]] = {}
         self._near: dict[str, bool] = {}
 
     async def resolve(
@@ -88,20 +98,20 @@ class GatewayResolver(AbstractResolver):
         try:
             async with asyncio.timeout(self._patience_s):
                 # It goes on when nobody waits any more: asked again, it takes no second thread.
-                found = await asyncio.shield(self._lookup(host, port, family))
+                addresses = await asyncio.shield(self._lookup(host, port, family))
         except TimeoutError as error:
-            found = self._known.get((host, port, family), [])
-            if not found:
+            addresses = self._known.get(_Question(host, port, family), [])
+            if not addresses:
                 text = "no name server answered in time"
                 raise socket.gaierror(socket.EAI_AGAIN, text) from error
         else:
-            self._remember((host, port, family), found)
+            self._remember(_Question(host, port, family), addresses)
         results = [
             ResolveResult(
                 hostname=host, host=address[0], port=port, family=kind, proto=proto,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for kind, _, proto, _, address in found
+            for kind, _, proto, _, address in addresses
             if self._private_addresses or is_global(address[0]) or host in proxy_hosts()
         ]  # fmt: skip
         if not results:
@@ -125,7 +135,7 @@ class GatewayResolver(AbstractResolver):
         return self._near[host]
 
     def _lookup(self, host: str, port: int, family: int) -> asyncio.Future[list[Any]]:
-        key = (host, port, family)
+        key = _Question(host, port, family)
         if key not in self._asked:
             ask = partial(
                 socket.getaddrinfo, host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG
@@ -134,9 +144,9 @@ class GatewayResolver(AbstractResolver):
             self._asked[key].add_done_callback(lambda _: self._asked.pop(key))
         return self._asked[key]
 
-    def _remember(self, key: tuple[str, int, int], found: list[Any]) -> None:
+    def _remember(self, key: _Question, addresses: list[Any]) -> None:
         self._known.pop(key, None)
-        self._known[key] = found
+        self._known[key] = addresses
         if len(self._known) > _KNOWN:
             del self._known[next(iter(self._known))]
 

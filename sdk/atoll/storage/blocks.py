@@ -176,10 +176,10 @@ class BlockFolder:
         """
         path = self._path(digest)
         with disk_errors(self.root), suppress(FileNotFoundError):
-            found = path.stat()
-            if _used_at(found) < unused_since:
+            status = path.stat()
+            if _used_at(status) < unused_since:
                 path.unlink()
-                return found.st_size
+                return status.st_size
         return 0
 
     def discard(self, digest: bytes) -> None:
@@ -196,9 +196,9 @@ class BlockFolder:
                         # Removed since it was listed, or a name that is none of ours.
                         with suppress(FileNotFoundError, ValueError):
                             if len(file.name) == _DIGEST_HEX:
-                                found = file.stat()
+                                status = file.stat()
                                 digest = bytes.fromhex(file.name)
-                                yield BlockFile(digest, found.st_size, _used_at(found))
+                                yield BlockFile(digest, status.st_size, _used_at(status))
 
     @contextmanager
     def holding(self) -> Iterator[None]:
@@ -354,8 +354,8 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-def _used_at(found: os.stat_result) -> float:
-    return max(found.st_mtime, found.st_atime)
+def _used_at(status: os.stat_result) -> float:
+    return max(status.st_mtime, status.st_atime)
 
 
 @contextmanager

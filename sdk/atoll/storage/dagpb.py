@@ -117,14 +117,14 @@ def decode_node(block: bytes) -> Node:
 
 
 def _decode_link(body: bytes) -> Link:
-    found: dict[int, int | bytes] = {}
+    fields: dict[int, int | bytes] = {}
     for field, value in decode_fields(body):
-        if field in found or field not in (_LINK_HASH, _LINK_NAME, _LINK_TSIZE):
+        if field in fields or field not in (_LINK_HASH, _LINK_NAME, _LINK_TSIZE):
             raise ValueError(f"unexpected link field {field}")
-        found[field] = value
-    cid = found.pop(_LINK_HASH, None)
-    name = found.pop(_LINK_NAME, b"")
-    size = found.pop(_LINK_TSIZE, 0)
+        fields[field] = value
+    cid = fields.pop(_LINK_HASH, None)
+    name = fields.pop(_LINK_NAME, b"")
+    size = fields.pop(_LINK_TSIZE, 0)
     if not (isinstance(cid, bytes) and isinstance(name, bytes) and isinstance(size, int)):
         raise ValueError("a link has a hash, a name and a size")
     return Link(Cid.from_link(cid), name, size)

@@ -130,14 +130,14 @@ def read_into(path: Path, buffer: mmap.mmap) -> int:
         OSError: as it comes; FileNotFoundError where nothing is there.
     """
     with memoryview(buffer) as view:
-        done, size = _read_direct(path, view)
-        if done == size > 0:
-            return done
+        filled, size = _read_direct(path, view)
+        if filled == size > 0:
+            return filled
         with path.open("rb", buffering=0) as rest:
-            rest.seek(done)
-            while done < len(view) and (read := rest.readinto(view[done:])):
-                done += read
-    return done
+            rest.seek(filled)
+            while filled < len(view) and (read := rest.readinto(view[filled:])):
+                filled += read
+    return filled
 
 
 def sync_file_system(path: Path) -> bool:

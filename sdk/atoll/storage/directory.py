@@ -191,10 +191,10 @@ def resolve_path(get_block: BlockSource, root: Cid, path: str) -> tuple[Cid, dic
     through: dict[Cid, bytes] = {}
     for name in filter(None, path.split("/")):
         listed = _list_shards(get_block, root)
-        found = next(((e.cid, chain) for e, chain in listed if e.name == name), None)
-        if found is None:
+        entry = next(((e.cid, chain) for e, chain in listed if e.name == name), None)
+        if entry is None:
             raise NotFound(f"{root} has no entry {name!r}")
-        root, chain = found
+        root, chain = entry
         through |= {cid: get_block(cid) for cid in chain if cid.inline is None}
     return root, through
 

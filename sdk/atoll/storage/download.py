@@ -91,7 +91,9 @@ class Downloader:
                 else:
                     waiting = deque(self.sources.with_room(self.sources.ranked(gateways(), prefer)))
                 pause = config.pass_pause_s * 2 ** min(attempt, _DOUBLINGS)
-                block = await self._race(cid, waiting, running, (reasons, party, pause))
+                block = await self._race(
+                    cid, waiting, running, reasons=reasons, party=party, pause=pause
+                )
                 if block is not None:
                     return block
                 every = self.sources.ranked(gateways(), prefer)
@@ -104,9 +106,9 @@ class Downloader:
                     await asyncio.sleep(min(pause, until - clock()))
         finally:
             await cancel(running)
-        told = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
+        answers = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
         raise NotFound(
-            f"no gateway delivered {cid} ({told or 'none is known'})",
+            f"no gateway delivered {cid} ({answers or 'none is known'})",
             next_step="check that a gateway which holds it is running and reachable",
         )
 
@@ -192,8 +194,8 @@ class Downloader:
         try:
             async with aclosing(self._client.pieces(source, path, CAR_TYPE)) as pieces:
                 async for piece in pieces:
-                    for found in reader.feed(piece):
-                        yield found
+                    for block in reader.feed(piece):
+                        yield block
             reader.finish()
         except (CorruptBlock, TooLarge):
             self.sources.lied(source)
@@ -209,16 +211,20 @@ class Downloader:
         cid: Cid,
         waiting: deque[GatewaySource],
         running: dict[asyncio.Task[bytes | None], GatewaySource],
-        how: tuple[dict[str, str], Hashable, float],
+        *,
+        reasons: dict[str, str],
+        party: Hashable,
+        pause: float,
     ) -> bytes | None:
         """Asks source after source, the next when one fails or is slow; the first block wins.
 
         Args:
             running: requests under way. Where nobody else is left to ask, those that are slow get
                 no more than a pause here: who did not have it may have it by then.
-            how: what each answered, for whom it is, and the pause, seconds.
+            reasons: what each answered, by its address.
+            party: for whom it is.
+            pause: in seconds.
         """
-        reasons, party, pause = how
         while waiting or running:
             if waiting:
                 source = waiting.popleft()
@@ -226,8 +232,8 @@ class Downloader:
                 running[task] = source
             may_hedge = bool(waiting) and not waiting[0].lies
             most = None if waiting else max(pause, _SLICE_S)
-            done = await self._wait(running, may_hedge=may_hedge, most=most)
-            for task in done:
+            ended = await self._wait(running, may_hedge=may_hedge, most=most)
+            for task in ended:
                 earlier = _asked_before(task, running)
                 del running[task]
                 block = task.result()
@@ -235,7 +241,7 @@ class Downloader:
                     for slower in earlier:
                         self.sources.overtaken(slower)  # and asked later from now on
                     return block
-            if not done and not waiting:
+            if not ended and not waiting:
                 return None
         return None
 
@@ -250,7 +256,7 @@ class Downloader:
         asked, for patience to end."""
         started = self.sources.clock()
         while True:
-            done, _ = await asyncio.wait(
+            ended, _ = await asyncio.wait(
                 running,
                 timeout=_SLICE_S if may_hedge else most,
                 return_when=asyncio.FIRST_COMPLETED,
@@ -258,8 +264,8 @@ class Downloader:
             patience = self.sources.patience_s(self._config.hedge_min_s, self._config.hedge_max_s)
             # Each further one waits longer, so that a slow network is not asked for all at once.
             is_over = self.sources.clock() - started >= patience * 2 ** (len(running) - 1)
-            if done or is_over or not may_hedge:
-                return done
+            if ended or is_over or not may_hedge:
+                return ended
 
     async def _from_one(
         self, cid: Cid, source: GatewaySource, reasons: dict[str, str], party: Hashable

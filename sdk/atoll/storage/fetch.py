@@ -212,8 +212,8 @@ class Fetcher:
                 while stack and len(running) < self._config.parallel:
                     want = stack.pop()
                     running[asyncio.create_task(bring(want))] = want
-                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
+                ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in ended:
                     want = running.pop(task)
                     stack.extend(await tally.children(want, task.result()))
         finally:
@@ -235,12 +235,12 @@ class Fetcher:
         cap = max_bytes + max_bytes // 16 + _CAR_OVERHEAD
         try:
             async with aclosing(self._downloader.car(cid, gateway, cap)) as blocks:
-                async for found, block in blocks:
-                    want = wanted.pop(found.digest, None)
-                    if want is None and found.digest not in had:
-                        raise CorruptBlock(f"{gateway} sent {found}, which nobody asked for")
+                async for sent, block in blocks:
+                    want = wanted.pop(sent.digest, None)
+                    if want is None and sent.digest not in had:
+                        raise CorruptBlock(f"{gateway} sent {sent}, which nobody asked for")
                     if want is not None:
-                        had.add(found.digest)
+                        had.add(sent.digest)
                         await asyncio.to_thread(self._arrivals.accept, want.cid, block)
                         for below in await tally.children_to_come(want, block):
                             wanted.setdefault(below.cid.digest, below)
@@ -384,21 +384,21 @@ class _Tally:
         """As `children`, of a block that came; in place of each that lies in its own name, those
         below it, since nobody sends it.
         """
-        found: list[_Want] = []
+        to_come: list[_Want] = []
         stack = list(await self.children(want, block))
         while stack:
             below = stack.pop()
             if below.cid.inline is None:
-                found.append(below)
+                to_come.append(below)
             else:
                 stack.extend(await self.children(below, below.cid.inline))
-        return found
+        return to_come
 
     async def _visit(self, want: _Want, block: bytes) -> FileNode:
-        told = (want.cid, block, want.claimed_bytes, want.depth)
+        visited = (want.cid, block, want.claimed_bytes, want.depth)
         if want.cid.codec == DAG_PB and len(block) > _LARGE:
-            return await asyncio.to_thread(self._walk.visit, *told)
-        return self._walk.visit(*told)
+            return await asyncio.to_thread(self._walk.visit, *visited)
+        return self._walk.visit(*visited)
 
     def _count(self, file_bytes: int) -> None:
         self._done_bytes += file_bytes

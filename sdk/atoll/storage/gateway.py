@@ -403,11 +403,11 @@ class Gateway:
         def blocks() -> Iterator[tuple[Cid, bytes]]:
             yield from through.items()
             below = blocks_in_scope(self._get_allowed, end, scope, span, repeats=wanted.repeats)
-            for count, (found, block) in enumerate(below):
+            for count, (named, block) in enumerate(below):
                 if wanted.repeats and count >= _MAX_REPEATED_BLOCKS:
                     raise TooLarge(f"{end} repeats its blocks too often")
-                if wanted.repeats or found not in through:
-                    yield found, block
+                if wanted.repeats or named not in through:
+                    yield named, block
 
         pieces = encode_car([cid], blocks())
         try:

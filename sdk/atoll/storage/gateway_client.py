@@ -196,6 +196,6 @@ class GatewayClient:
 
 def _retry_after_s(headers: Mapping[str, str]) -> float:
     """Seconds of a Retry-After, within bounds; a date, and what is neither, is the least."""
-    said = headers.get("Retry-After", "")
-    seconds = float(said) if said.isascii() and said.isdigit() and len(said) < 10 else 0.0
+    wait = headers.get("Retry-After", "")
+    seconds = float(wait) if wait.isascii() and wait.isdigit() and len(wait) < 10 else 0.0
     return min(max(seconds, _FIRST_BUSY_S), _LONGEST_BUSY_S)

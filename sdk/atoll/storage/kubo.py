@@ -113,11 +113,11 @@ class KuboRemote:
     async def get_block(self, cid: Cid) -> bytes:
         """As `BlockRemote.get_block`."""
         try:
-            found = await self._call(lambda client: client.block.get(str(cid)), rests=False)
+            sent = await self._call(lambda client: client.block.get(str(cid)), rests=False)
         except (NotFound, _Hangs) as error:
             message = f"the Kubo daemon at {self._api} has no {cid}"
             raise NotFound(message) from error
-        block = bytes(found)
+        block = bytes(sent)
         if len(block) > MAX_BLOCK_BYTES:
             raise TooLarge(f"the Kubo daemon at {self._api} sent {len(block)} bytes as {cid}")
         if not cid.matches(block):

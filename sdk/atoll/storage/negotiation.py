@@ -91,7 +91,7 @@ def negotiate(request: web.BaseRequest) -> Format:
 
 def _accepted(accept: str) -> list[tuple[str, dict[str, str]]]:
     """The formats that an Accept header names, with their parameters, best first."""
-    found = []
+    offers = []
     for part in accept.split(","):
         media, _, text = part.partition(";")
         pairs = (parameter.partition("=") for parameter in text.split(";"))
@@ -102,9 +102,9 @@ def _accepted(accept: str) -> list[tuple[str, dict[str, str]]]:
             continue
         kind = _KINDS.get(media.strip().lower())
         if kind is not None and weight > 0:
-            found.append((weight, kind, parameters))
-    found.sort(key=lambda offer: -offer[0])
-    return [(kind, parameters) for _, kind, parameters in found]
+            offers.append((weight, kind, parameters))
+    offers.sort(key=lambda offer: -offer[0])
+    return [(kind, parameters) for _, kind, parameters in offers]
 
 
 def requested_scope(request: web.BaseRequest) -> tuple[str, Range | None]:

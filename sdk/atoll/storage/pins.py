@@ -105,8 +105,10 @@ class Pins:
         """Whether any reason keeps it."""
         with self._database() as database:
             row = (cid.to_v1().to_bytes(),)
-            found = database.execute("SELECT 1 FROM pins WHERE cid = ? LIMIT 1", row).fetchone()
-        return found is not None
+            row_of_pin = database.execute(
+                "SELECT 1 FROM pins WHERE cid = ? LIMIT 1", row
+            ).fetchone()
+        return row_of_pin is not None
 
     def note_copy(self, cid: Cid, place: str) -> None:
         """To be said before that place is asked to keep it, so that no copy is forgotten there; and

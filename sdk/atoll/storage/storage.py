@@ -133,8 +133,8 @@ class Storage:
         if self._remote is None:
             return
         blocks = walk_dag(self.local.get_block, [cid])
-        while (found := await asyncio.to_thread(next, blocks, None)) is not None:
-            await self._remote.put_block(*found)
+        while (block := await asyncio.to_thread(next, blocks, None)) is not None:
+            await self._remote.put_block(*block)
 
     async def mirror(self, cids: Sequence[Cid]) -> None:
         """Puts and pins in the remote, if there is one, whatever of these is here.

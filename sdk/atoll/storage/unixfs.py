@@ -184,10 +184,10 @@ def build_tree(stream: Readable, sink: BlockSink, profile: Profile = V1) -> Entr
 
 def fill(stream: Readable, buffer: memoryview) -> int:
     """Fills the buffer, less only at the stream's end (pipes give less); returns the bytes read."""
-    done = 0
-    while done < len(buffer) and (read := stream.readinto(buffer[done:])):
-        done += read
-    return done
+    filled = 0
+    while filled < len(buffer) and (read := stream.readinto(buffer[filled:])):
+        filled += read
+    return filled
 
 
 def encode_file_header(data: Buffer, file_bytes: int, sizes: Iterable[int]) -> bytes:
@@ -205,7 +205,7 @@ def decode_header(data: bytes | None) -> tuple[UnixFsKind, bytes, int | None, li
     Raises:
         MalformedDag: not UnixFS.
     """
-    found: dict[int, int | bytes] = {}
+    fields: dict[int, int | bytes] = {}
     sizes: list[int] = []
     try:
         for field, value in decode_fields(data or b""):
@@ -214,11 +214,11 @@ def decode_header(data: bytes | None) -> tuple[UnixFsKind, bytes, int | None, li
                 sizes.extend(islice(given, MAX_LINKS + 1 - len(sizes)))
                 if len(sizes) > MAX_LINKS:
                     raise ValueError(f"more than {MAX_LINKS} sizes")
-            elif field in found:
+            elif field in fields:
                 raise ValueError(f"field {field} twice")
             else:
-                found[field] = value
-        kind, content, file_bytes = found.get(1), found.get(2, b""), found.get(3)
+                fields[field] = value
+        kind, content, file_bytes = fields.get(1), fields.get(2, b""), fields.get(3)
         if not isinstance(kind, int) or isinstance(content, int) or isinstance(file_bytes, bytes):
             raise ValueError("no kind, or a field of another type")
         return UnixFsKind(kind), content, file_bytes, sizes

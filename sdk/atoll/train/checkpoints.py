@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import dag_cbor
 import structlog
-from multiformats import CID
+from libipld import decode_dag_cbor
 
 from atoll.errors import StorageError
+from atoll.protocol.canonical import CidLink, encode
 from atoll.protocol.types import Digest, RoundIndex
 from atoll.storage.cid import DAG_CBOR
 from atoll.storage.garbage_collection import SPARE
@@ -77,14 +77,14 @@ class Checkpoint:
 
     def to_bytes(self, work: Digest) -> bytes:
         """The record: a DAG-CBOR block that names the work and links to the state."""
-        return dag_cbor.encode(
+        return encode(
             {
                 "work": work,
                 "states": b"".join(self.states),
                 "work_tags": b"".join(self.work_tags),
                 "losses": struct.pack(f">{len(self.losses)}d", *self.losses),
                 "seconds": struct.pack(">d", self.seconds),
-                "state": CID.decode(self.state),
+                "state": CidLink(self.state),
             }
         )
 
@@ -212,13 +212,13 @@ def newest(
 def _read(store: LocalStore, pin: Pin, work: Digest) -> Checkpoint | None:
     """What a record says; None where it is damaged, or of other work."""
     try:
-        plain: Any = dag_cbor.decode(store.get_block(pin.cid))
+        plain: Any = decode_dag_cbor(store.get_block(pin.cid))
         checkpoint = Checkpoint(
             _digests(plain["states"]),
             _digests(plain["work_tags"]),
             tuple(value for (value,) in struct.iter_unpack(">d", plain["losses"])),
             struct.unpack(">d", plain["seconds"])[0],
-            bytes(plain["state"]),
+            plain["state"],
         )
     except (StorageError, ValueError, LookupError, TypeError, struct.error) as error:
         log.warning("a checkpoint is damaged", reason=pin.reason, cause=str(error))

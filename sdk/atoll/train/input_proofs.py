@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-import dag_cbor
 from torch import Tensor
 
 from atoll.numerics.pieces import SHARD_BYTES, ByteSlices, shard_node
@@ -19,6 +18,7 @@ from atoll.numerics.state import SeatState
 from atoll.numerics.tensors import chunk_leaves, raw_bytes
 from atoll.numerics.tokens import TokenSource
 from atoll.numerics.trace.imports import TraceSources
+from atoll.protocol.canonical import decode
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.moves import Opening
 from atoll.protocol.games.trees import (
@@ -118,7 +118,7 @@ def _prove_tensor(tensors: Mapping[str, Tensor], template: TraceTemplate, need: 
     """Chunks of the tensor that the template's tail names, in the tree over all of its kind."""
     if not tensors:
         return Opening()  # moments that nobody has moved yet, whose root is zero
-    name = str(cast(list[Any], dag_cbor.decode(template.tail))[1])
+    name = str(cast(list[Any], decode(template.tail, len(template.tail)))[1])
     tree = MemoryTree(chunk_leaves(tensors), hash=sha256)
     data = bytes(raw_bytes(tensors[name]))
     return _Committed(tree, data, CHUNK, first_leaf=template.words[0]).prove(need)

@@ -19,7 +19,8 @@ from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.frozen_base import freeze
 from atoll.numerics.init import initial_global_state, initial_params
 from atoll.numerics.kernels.interface import CPU
-from atoll.numerics.ops import operations as operations_of
+from atoll.numerics.operation_counts import token_operations
+from atoll.numerics.ops import operations
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.sections import UpdateLayout
 from atoll.numerics.segment import Course, run_segment
@@ -47,17 +48,6 @@ MAX_FIRST, SEQ_FIRST, BATCH_FIRST, FIRST_STEPS = 200_000, 32, 4, 8
 keeps of an update: which hangs on rates, optimiser and codec, and hardly on the size."""
 MIN_SECONDS = 1.0
 """Steps are repeated for this long."""
-
-
-def operations(model: ModelSpec) -> int:
-    """Multiplications and additions of one token's forward and backward pass, with its context.
-
-    Six for each weight of a product (Kaplan et al. 2020, section 2.1), and what attention adds;
-    only the ratio of two models' counts is used, so frozen weights count as much.
-    """
-    embedding = model.vocab * model.width
-    weights = param_count(model) - (0 if model.tied else embedding)
-    return 6 * weights + 12 * model.layers * model.seq * model.heads * model.head_dim
 
 
 def smaller(model: ModelSpec, most: int = MAX_TIMED, seq: int = 256) -> ModelSpec:
@@ -98,14 +88,15 @@ class Measured(TypedDict):
 def measure(manifest: Manifest) -> Measured:
     """How fast this machine trains the job's model."""
     model, inner = manifest.model, manifest.inner
-    is_gpu = operations_of().device.type == "cuda"
+    is_gpu = operations().device.type == "cuda"
     timed = smaller(model, MAX_TIMED_GPU, SEQ_TIMED_GPU) if is_gpu else smaller(model)
     once = inner.model_copy(update={"steps": 1, "segment": 1, "batch": inner.micro_batch})
     codec = manifest.codec.model_copy(update={"overlap": 0})
     changes = {"model": timed, "inner": once, "codec": codec, "lora": _fitting(manifest, timed)}
     trial = manifest.model_copy(update=changes)
     step, besides = _times(trial)
-    by_operations = operations(model) * model.seq / (operations(timed) * timed.seq)
+    sizes = token_operations(model) * model.seq, token_operations(timed) * timed.seq
+    by_operations = sizes[0] / sizes[1]
     by_size = trained_count(manifest) / trained_count(trial)
     shapes = trained_shapes(manifest)
     rounds = (UpdateLayout.of(manifest, shapes, r) for r in range(manifest.codec.fragments))
@@ -130,7 +121,7 @@ def _recipe(trial: Manifest) -> Recipe:
     if trial.lora is None:
         return Recipe.of(trial)
     weights = initial_params(param_shapes(trial.model), seed=0)
-    root, ops = tree_root(weights), operations_of()
+    root, ops = tree_root(weights), operations()
     base = freeze(weights.items(), root, trial.model, trial.lora, ops)
     return Recipe.of(trial, base)
 

@@ -56,7 +56,7 @@ _LORA: Final[dict[str, Any]] = {
 }  # fmt: skip
 _DATA: Final = {
     "cid": _CID, "root": _ZERO, "nodes_cid": _CID, "dtype": "uint8", "masked": False,
-    "train_tokens": TOKENS, "eval_cid": None, "eval_tokens": 0, "eval_batches": 0,
+    "aligned": False, "train_tokens": TOKENS, "eval_cid": None, "eval_tokens": 0, "eval_batches": 0,
     "tokenizer_cid": _CID,
 }  # fmt: skip
 _INNER: Final = {

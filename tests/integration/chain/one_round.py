@@ -95,8 +95,9 @@ class OneRound:
             update_cid=manifest.cid(),
         )
         round_id = JobView.of(self.chain.deployment.domain, self.job).round_id(ROUND)
-        said = (reveal, ZERO_DIGEST)
-        commitment = hashing.commitment(round_id, state.seed, SEAT, self.provider, said)
+        commitment = hashing.commitment(
+            round_id, state.seed, SEAT, self.provider, reveal=reveal, model=ZERO_DIGEST
+        )
         self.send(self.provider, calls.commit(self.job, SEAT, state.seed, commitment))
         self.send(self.provider, calls.reveal(self.job, SEAT, state.seed, reveal))
         self.send(self.verifier, calls.vote(self.job, SLOT, state.seed, has))
@@ -125,8 +126,10 @@ class OneRound:
         calls, id = self.chain.calls, settled_round.slots[SLOT]
         duty = AuditEntry.valid(SEAT, self.verifier, _checkpoint_commitments(manifest)[1])
         body = AuditReport((duty,))
-        seed, who = settled_round.record.audit_seed, (id, self.verifier)
-        sealed = audit_report_hash(settled_round.round_id, seed, who, body.hash, SALT)
+        seed = settled_round.record.audit_seed
+        sealed = audit_report_hash(
+            settled_round.round_id, seed, id, self.verifier, body=body.hash, salt=SALT
+        )
         self.send(self.verifier, calls.seal_audit_report(self.job, ROUND, sealed))
         self.wait_until(settled_round.clock.audit_end)
         self.send(self.verifier, calls.about(settled_round).open_audit_report(id, body, SALT))

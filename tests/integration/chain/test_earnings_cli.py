@@ -84,7 +84,7 @@ async def challenged(submitted: Submitted) -> Challenged:
     model = initial_global_state(manifest)
     header = program_header(manifest, model.digest())
     said = replace(
-        SeatStatements.of(view, (ROUND, SEAT), model_roots(model), header), key=ZERO_DIGEST
+        SeatStatements.of(view, ROUND, SEAT, model_roots(model), header), key=ZERO_DIGEST
     )
     claim, whole = said.claim(0), header.header
     states = [digest(step) for step in range(whole.segment - 1)]

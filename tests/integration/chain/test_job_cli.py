@@ -21,6 +21,7 @@ from tests.integration.chain.conftest import KEYS
 from tests.integration.chain.local_anvil import Anvil, free_port
 from tests.integration.chain.one_round import OneRound, initial_model
 from tests.integration.chain.test_client import JOB, NUMERICS, PLENTY, answered_here
+from typer import Typer
 from typer.testing import CliRunner
 
 from atoll import Client, ClientConfig
@@ -29,14 +30,17 @@ from atoll.chain.deploy import deploy
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key
 from atoll.cli.job import app
+from atoll.cli.job_reading import watch_app
 from atoll.cli.window import report_app
 from atoll.dashboard.page import embedded
-from atoll.dashboard.server import network_now
+from atoll.dashboard.reader import Reader
 from atoll.errors import ConfigError
 from atoll.job.event_text import tokens
 from atoll.job.spec import JobSpec
 from atoll.job.toml_files import to_toml
+from atoll.numerics.state_layout import param_count
 from atoll.protocol.manifest import Manifest
+from atoll.protocol.pay import budget
 from atoll.protocol.types import Address, JobId, Role
 
 PASSWORD = "correct horse battery"
@@ -107,8 +111,8 @@ def submitted(
     structlog.reset_defaults()
 
 
-def run(*arguments: object) -> str:
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+def run(*arguments: object, group: Typer = app) -> str:
+    done = CliRunner().invoke(group, [str(argument) for argument in arguments])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.stdout
@@ -133,7 +137,7 @@ def test_a_job_is_followed_paid_and_taken_home(submitted: Submitted) -> None:
     (only,) = told("history", 1)["rounds"]
     assert (found["status"], found["final_rounds"], only["phase"]) == ("done", 1, "final")
     assert (only["available"], only["drawn"], only["valid"], only["paid"]) == ([0], [0], [0], [0])
-    told_lines = [json.loads(line) for line in run("watch", 1, "--json").splitlines()]
+    told_lines = [json.loads(line) for line in run(1, "--json", group=watch_app).splitlines()]
     assert told_lines[0]["kind"] == "JobCreated"
     assert {"Settled", "Opened", "KeyShown", "Evaluated"} <= {item["kind"] for item in told_lines}
     times = [item["time"] for item in told_lines if item["kind"] != "Evaluated"]
@@ -147,6 +151,7 @@ def test_a_job_is_followed_paid_and_taken_home(submitted: Submitted) -> None:
     submitted.anvil.mine(3)
     check_page(submitted)
     check_dashboard()
+    check_export(submitted)
 
 
 def check_page(submitted: Submitted) -> None:
@@ -186,13 +191,48 @@ async def compare_with_chain(submitted: Submitted, document: dict[str, Any]) -> 
             receipt = await client.chain.receipt(move["tx"])
             assert receipt is not None and receipt.block_number == move["block"]
             assert move["log"] in {raw.index for raw in receipt.logs}
-        members = {m["account"]: m for m in (await network_now(client))["members"]}
+        await compare_first_screen(client, document)
+        members = {m["account"]: m for m in (await Reader(client).network())["members"]}
         assert {m["account"] for m in document["members"]} <= set(members)
         for account, member in members.items():
             stakes = [await client.chain.stake(account, role) for role in Role]
             held = sum(stake.active + stake.unbonding for stake in stakes)
             assert member["stake_wei"] == str(held)
             assert int(member["bonds_wei"]) == sum(stake.locked for stake in stakes)
+
+
+async def compare_first_screen(client: Client, document: dict[str, Any]) -> None:
+    """What is trained, for how much gas, at which price: the manifest's, the receipts', the
+    contract's own numbers."""
+    handle = client.attach(JobId(1))
+    manifest, ledger = await handle.manifest(), await handle.ledger()
+    assert document["what"]["name"] == manifest.name
+    assert document["what"]["parameters"] == param_count(manifest.model)
+    receipts = [
+        await client.chain.receipt(f"0x{tx.hex()}")
+        for tx in {item.transaction for item in ledger.items}
+    ]
+    gas = document["price"]["gas"]
+    assert gas["transactions"] == gas["counted"] == len(receipts)
+    used = [(r.gas_used or 0, r.fee_price or 0) for r in receipts if r is not None]
+    assert gas["gas"] == sum(amount for amount, _ in used) > 0
+    assert gas["wei"] == str(sum(amount * price for amount, price in used))
+    assert document["price"]["budget_wei"] == str(budget(manifest.terms))
+    history = await handle.history()
+    assert document["speed"]["tokens"] == history[-1].total_tokens
+    costs = [round(row.total_cost * 10**18) for row in history]
+    assert int(document["price"]["earned_wei"]) == pytest.approx(costs[-1], rel=1e-12)
+
+
+def check_export(submitted: Submitted) -> None:
+    """The same pages as files."""
+    folder = submitted.folder / "public"
+    command = [sys.executable, "-m", "atoll.cli.main", "dashboard", "--export", str(folder)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    document = told("history", 1)
+    assert json.loads((folder / "job" / "1" / "document.json").read_text()) == document
+    assert embedded(document) in (folder / "job" / "1" / "index.html").read_text()
+    assert (folder / "index.html").is_file()
 
 
 def check_audited(submitted: Submitted) -> None:

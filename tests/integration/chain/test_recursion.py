@@ -17,6 +17,7 @@ ORDERS = [
     "import atoll; atoll.Client; import eth_account",
     "import atoll; atoll.Client; import py_ecc.bls, eth_account.messages",
     "import py_ecc, atoll; atoll.AtollError; import atoll.chain.rpc, eth_account",
+    "import atoll.protocol.bls_reference",
     f"import atoll.chain.keys, atoll.chain.txqueue; {USES}",
     "import atoll.chain.keys; atoll.chain.keys.signer_of(bytes(32), bytes(65))",
     f"import eth_account; import atoll.chain.keys; {USES}; import atoll; atoll.Client",

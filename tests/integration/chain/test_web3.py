@@ -38,7 +38,7 @@ from atoll.chain.view import View
 from atoll.chain.web3_client import deployed, web3_over
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.protocol.types import Address, Digest, HolderId, JobId, Role, Terms
-from atoll_devnet.processes.faulty_rpc import BUSY, BY_STATUS, FAULTS, TROUBLE, faulty_rpc
+from atoll_devnet.processes.faulty_rpc import BY_STATUS, FAULTS, TROUBLE, faulty_rpc
 
 SOMEONE = Address("0x00000000000000000000000000000000000000AA")
 
@@ -188,7 +188,7 @@ async def test_a_second_endpoint_gives_the_same_answers(
     assert proxy.told.total() > 0
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, *TROUBLE, BUSY])
+@pytest.mark.parametrize("fault", [*FAULTS, *TROUBLE, *BY_STATUS])
 async def test_alone_it_is_one_error(anvil: Anvil, deployment: Deployment, fault: str) -> None:
     async with faulty_rpc(anvil.url, 0) as proxy:
         chain = await AtollChain.connect(proxy.url, deployment)
@@ -210,6 +210,25 @@ async def test_alone_it_is_one_error(anvil: Anvil, deployment: Deployment, fault
         assert await w3.is_connected()
         assert await w3.eth.block_number == anvil.height()
         await chain.close()
+
+
+async def test_a_client_s_web3_takes_whatever_an_endpoint_says(
+    anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount], tmp_path: Path
+) -> None:
+    """Eight clients, since each asks who once answered wrongly last."""
+    me, chain = Address(accounts[0].address), await AtollChain.connect(anvil.url, deployment)
+    transfer = sent(anvil, me, chain.calls.transfer(SOMEONE, 5))
+    expected = await everything(web3_over(chain.provider), deployment, me, transfer)
+    await chain.close()
+    config = ClientConfig(home=tmp_path)
+    async with faulty_rpc(anvil.url, 0) as proxy:
+        proxy.rate, proxy.only = 0.5, (*FAULTS, *TROUBLE, *BY_STATUS)
+        for _ in range(8):
+            async with Client([proxy.url, anvil.url], deployment, accounts[0], config) as client:
+                assert await everything(client.web3, deployment, me, transfer) == expected
+                balance = client.contract("AtollToken").functions.balanceOf(SOMEONE)
+                assert await balance.call() == 5
+    assert len(proxy.told) > 4
 
 
 async def test_nulls_are_nulls_errors_keep_their_codes_and_reverts_their_data(

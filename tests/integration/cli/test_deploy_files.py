@@ -1,7 +1,8 @@
-"""The units for systemd, looked at by systemd itself."""
+"""The units for systemd, looked at by systemd itself; what an image is built with, by a shell."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -30,3 +31,25 @@ def test_systemd_finds_no_fault_with_the_unit(role: str, tmp_path: Path) -> None
     assert verified(program, unit) == ""
     unit.write_text(here.replace("Restart=always", "Restart=sometimes"))
     assert "sometimes" in verified(program, unit)
+
+
+@pytest.mark.parametrize(
+    ("device", "code", "index"), [("cpu", 0, True), ("cuda", 0, False), ("tpu", 2, False)]
+)
+def test_the_image_installs_the_torch_of_its_device(
+    device: str, code: int, index: bool, tmp_path: Path
+) -> None:
+    """The Dockerfile's own words, with a pip that says what it was asked for."""
+    pip = tmp_path / "pip"
+    pip.write_text('#!/bin/sh\necho "$@"\n')
+    pip.chmod(0o755)
+    (command,) = re.findall(
+        r"^RUN (case .*?\[train\]')$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE | re.DOTALL
+    )
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "DEVICE": device}
+    shell = ["sh", "-c", command]
+    done = subprocess.run(shell, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert done.stdout.endswith(".[train]\n" if code == 0 else "")
+    assert ("https://download.pytorch.org/whl/cpu" in done.stdout) is index
+    assert ("say cpu or cuda" in done.stderr) is (code != 0)

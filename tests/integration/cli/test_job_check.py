@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,35 @@ def test_every_file_and_row_is_told(as_json: bool, tmp_path: Path) -> None:
         assert "2 files (notes.csv, train.jsonl) to train on" in done.stdout
         assert "excluded   3 of the folders: .gitattributes (hidden); README.md" in done.stdout
         assert "skipped    3 rows: 3 null in place of text" in done.stdout
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None  # as if it were not installed
+from atoll.cli.main import main
+sys.argv = ["atoll", *sys.argv[1:]]
+main()
+"""
+
+
+def test_without_torch_it_is_sized_and_priced_by_its_shape(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("to be or not to be, that is the question\n" * 9000)
+    file = tmp_path / "job.toml"
+    job = PLAIN.but({"model": tiny_model(), "rounds": 1, "data.paths": [str(text)]})
+    file.write_text(to_toml(job))
+    ask = ["job", "check", str(file), "--home", str(tmp_path / "home"), "--json"]
+    told = {}
+    for name, start in (("here", ["-m", "atoll"]), ("nowhere", ["-c", WITHOUT_TORCH])):
+        command = [sys.executable, *start, *ask]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        told[name] = json.loads(done.stdout)
+    here, nowhere = told["here"], told["nowhere"]
+    for same in ("budget_wei", "million_wei", "training_share", "parameters", "train_tokens"):
+        assert nowhere[same] == here[same]
+    assert nowhere["kept_share"] is None and here["kept_share"] is not None
+    assert any("torch is not installed here" in warning for warning in nowhere["warnings"])
+    assert not any("torch" in warning for warning in here["warnings"])
+    for role, other in zip(here["roles"], nowhere["roles"], strict=True):
+        assert 0.9 * role["down"] <= other["down"] <= 1.2 * role["down"]

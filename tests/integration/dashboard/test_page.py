@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.integration.dashboard.browser import Tab, browsing
 from tests.integration.dashboard.pictures import MENU, MENU_FILE
+from tests.support.manifests import make_manifest
 from tests.unit.dashboard.jobs import (
     HOSTILE,
     LIAR,
@@ -28,6 +29,9 @@ from atoll.dashboard.member import member_document
 from atoll.dashboard.network_document import network_document
 from atoll.dashboard.page import page
 from atoll.job.event_text import tokens
+from atoll.job.figures import RoundFigures
+from atoll.job.ledger.overview import Beside, GasSpent, Sample
+from atoll.protocol.losses import loss_bytes
 
 MEASURED = {
     "utilisation": {"mean": 0.8437},
@@ -44,9 +48,22 @@ def ended() -> Script:
     return with_strangers(finished())
 
 
+EXPLORER = "https://explorer.example"
+
+
 @pytest.fixture(scope="module")
 def job(ended: Script) -> dict[str, Any]:
-    return document_of(ended, names=names_of(ended)) | {"measured": MEASURED}
+    beside = Beside(
+        manifest=make_manifest(),
+        sources=("hf://datasets/someone/stories@0123456789abcdef",),
+        gas=GasSpent(transactions=31, counted=30, gas=4_123_456, wei=41_234_560_000_000_000),
+        sample=Sample("Once upon a time", " there was 1 reef.", 2),
+        explorer=EXPLORER,
+    )
+    losses = [RoundFigures(0, certified=loss_bytes(5.5)), RoundFigures(1, own=loss_bytes(4.75))]
+    losses += [RoundFigures(2, certified=loss_bytes(4.25), own=loss_bytes(4.5))]
+    told = document_of(ended, names=names_of(ended), figures=losses, beside=beside)
+    return told | {"measured": MEASURED}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +100,7 @@ async def test_the_pictures_are_of_a_page_with_this_menu(
     tab: Tab, job: dict[str, Any], tmp_path: Path
 ) -> None:
     await show(tab, job, tmp_path)
-    told = "make them anew: `python -m tests.integration.dashboard.pictures RUN/report.html`"
+    told = "make them anew: `python -m tests.integration.dashboard.pictures after RUN/report.html`"
     assert json.loads(MENU_FILE.read_text()) == await tab.run(MENU), told
 
 
@@ -102,17 +119,32 @@ async def test_what_speaks_against_the_models_stands_at_its_head_and_beside_each
 
 # --- numbers ---
 
+
+def duration(seconds: float) -> str:
+    """The two largest units that there are any of."""
+    left, parts = int(seconds), []
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        count, left = divmod(left, size)
+        parts += [f"{count} {unit}"] if count else []
+    return " ".join(parts[:2]) or "0 s"
+
+
 FORMATS = {
     "text": str,
     "count": lambda value: f"{value:,}" if isinstance(value, int) else str(value),
     "tokens": lambda value: tokens(int(value)),
     "loss": lambda value: f"{value:.4f}",
     "seconds": lambda value: f"{value} s",
+    "duration": duration,
+    "rate": lambda value: f"{value:,.1f}",
     "seats": lambda value: ", ".join(map(str, value)) or "none",
     "size": lambda value: str(len(value)),
     "share": lambda value: f"{100 * value:.1f} %",
     "short": lambda value: value[:12],
+    "address": lambda value: f"{value[:6]}…{value[-4:]}",
     "time": lambda value: datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+    "minute": lambda value: datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    "day": lambda value: datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d"),
     "ratio": lambda value: f"{value:.3f}",
 }
 SHOWN = """[...document.querySelectorAll('[data-path]')]
@@ -144,6 +176,12 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]
 
 
 WANTED: dict[str, str] = {
+    "what": r"^(?!created$|tokenizer_cid$)",
+    "speed": r"^(tokens|planned_tokens|recent_tokens_per_second|trained_by)$",
+    "price": r"",
+    "sample": r"",
+    "seats": r"^(name|tokens|utilisation)$",
+    "progress": r"^tokens$",
     "money": r"_wei$|^(faults|wei|tx|training|signatures|audits|credits)$",
     "members": r"_wei$|^gateway$",
     "grid": r"^(text|cid|block|log)$",
@@ -184,6 +222,29 @@ async def test_every_number_of_a_jobs_page_is_the_documents(
     assert await tab.run(LOOSE) == []
     wanted = {path for path, value in leaves(job).items() if has_to_be_shown(path, value)}
     assert wanted - shown == set()
+
+
+async def test_a_networks_days_are_read_by_keys(
+    tab: Tab, network: dict[str, Any], tmp_path: Path
+) -> None:
+    whole = 10**18
+    days = [
+        {"day": 86_400 * (20_000 + i), "tokens": 1000 * i, "rounds": i,
+         "paid_wei": str(i * whole), "slashed_wei": str(7 * i * whole)} for i in range(1, 5)
+    ]  # fmt: skip
+    changed = network | {"days": days}
+    await show(tab, changed, tmp_path)
+    for measure, last in (("tokens", "4,000"), ("paid_wei", "4"), ("slashed_wei", "28")):
+        await tab.run(f"document.getElementById('days-{measure}').click()")
+        await tab.run("document.querySelector('#day-chart .chart').focus()")
+        for key, day in (("Home", days[0]), ("End", days[-1])):
+            await tab.press(key)
+            await shown_in(tab, changed)
+            said = await tab.run("document.querySelector('#day-chart .readout').textContent")
+            assert said.startswith(f"{FORMATS['day'](day['day'])}: ")
+        assert said.startswith(f"{FORMATS['day'](day['day'])}: {last} ")
+    assert await tab.run(LOOSE) == []
+    assert tab.complaints == []
 
 
 async def test_every_number_of_a_networks_page_is_the_documents(
@@ -233,28 +294,93 @@ async def test_the_replay_goes_through_every_event_by_keys(
     assert tab.complaints == []
 
 
-async def test_the_curve_has_each_known_loss(tab: Tab, job: dict[str, Any], tmp_path: Path) -> None:
-    changed = job | {
-        "curve": [
-            {"merged": 0, "certified": 5.5, "own": None, "disputed": False},
-            {"merged": 1, "certified": 5.0, "own": 4.9, "disputed": True},
-            {"merged": 2, "certified": None, "own": 4.5, "disputed": False},
-        ]
-    }
+CURVE = [
+    {"merged": 0, "certified": 5.5, "own": None, "disputed": False},
+    {"merged": 1, "certified": 5.0, "own": 4.9, "disputed": True},
+    {"merged": 2, "certified": None, "own": 4.5, "disputed": False},
+]
+READOUT = "document.querySelector('#curve .readout').textContent"
+CANVAS = """(() => { const c = document.querySelector('#curve canvas');
+    const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+    let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n; })()"""
+
+
+async def test_the_curve_says_each_known_loss_to_keys_and_pointer(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    changed = job | {"curve": CURVE}
     await show(tab, changed, tmp_path)
-    titles = await tab.run(
-        "[...document.querySelectorAll('#curve title')].map((t) => t.textContent)"
-    )
-    assert titles == [
-        "after 0 rounds: 5.5000",
-        "after 1 rounds: 4.9000",
-        "after 1 rounds: 5.0000",
-        "after 2 rounds: 4.5000",
+    assert await tab.run(CANVAS) > 500
+    await tab.run("document.querySelector('#curve .chart').focus()")
+    read = []
+    for key in ("Home", "ArrowRight", "ArrowRight"):
+        await tab.press(key)
+        await shown_in(tab, changed)
+        read.append((await tab.run(READOUT)).split(" ·")[0])
+    assert read == [
+        "after 0 rounds: 5.5000 certified",
+        "after 1 rounds: 5.0000 certified 4.9000 computed here",
+        "after 2 rounds: 4.5000 computed here",
     ]
-    heights = await tab.run(
-        "[...document.querySelectorAll('#curve circle')].map((c) => Number(c.getAttribute('cy')))"
+    await tab.run("document.getElementById('curve').scrollIntoView()")
+    box = await tab.run(
+        "(() => { const b = document.querySelector('#curve .u-over').getBoundingClientRect();"
+        " return [b.x, b.y, b.width, b.height]; })()"
     )
-    assert heights == sorted(heights) and len(heights) == 2
+    left, middle = box[0] + 0.02 * box[2], box[1] + box[3] / 2
+    await tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=left, y=middle)
+    await tab.until(f"{READOUT}.startsWith('after 0 rounds: 5.5000')")
+    assert tab.complaints == []
+
+
+@pytest.mark.parametrize("axis", ["rounds", "tokens", "hours"])
+async def test_the_curve_goes_by_rounds_tokens_or_hours(
+    tab: Tab, job: dict[str, Any], axis: str, tmp_path: Path
+) -> None:
+    await show(tab, job, tmp_path)
+    await tab.run(f"document.getElementById('axis-{axis}').click()")
+    await tab.run("document.querySelector('#curve .chart').focus()")
+    await tab.press("Home", "ArrowRight")
+    point = job["progress"][1]
+    said = f"{point['tokens']:,} tokens · {duration(point['seconds'])}"
+    assert (await tab.run(READOUT)).endswith(said)
+    assert await tab.run(LOOSE) == []
+
+
+async def test_the_curve_is_looked_at_closer_and_whole_again(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    curve = [CURVE[0] | {"merged": merged, "certified": 5 - merged / 20} for merged in range(40)]
+    progress = [job["progress"][0] | {"merged": merged} for merged in range(40)]
+    await show(tab, job | {"curve": curve, "progress": progress}, tmp_path)
+    zoomed = "document.getElementById('loss').classList.contains('zoomed')"
+    assert await tab.run(zoomed) is False
+    await tab.run("document.querySelector('#loss .tool').click()")
+    await tab.until(zoomed)
+    await tab.run("document.querySelector('#loss .tool:last-child').click()")
+    await tab.until(f"!{zoomed}")
+    assert tab.complaints == []
+
+
+@pytest.mark.parametrize("measure", ["segments", "paid_wei", "seconds"])
+async def test_each_seat_has_a_curve_of_what_it_did(
+    tab: Tab, job: dict[str, Any], measure: str, tmp_path: Path
+) -> None:
+    await show(tab, job, tmp_path)
+    await tab.run(f"document.getElementById('seats-{measure}').click()")
+    assert await tab.run("document.querySelectorAll('#seats canvas').length") == len(job["seats"])
+    kinds = {"segments": "count", "paid_wei": "tokens", "seconds": "duration"}
+    for key, index in (("Home", 0), ("End", 1)):
+        for seat, entry in enumerate(job["seats"]):
+            await tab.run(f"document.querySelector('#seat-{seat} .chart').focus()")
+            await tab.press(key)
+            await shown_in(tab, job)
+            text = await tab.run(f"document.querySelector('#seat-{seat} .readout').textContent")
+            value = entry["rounds"][index][measure]
+            said = "–" if value is None else FORMATS[kinds[measure]](value)
+            assert text.startswith(f"round {entry['rounds'][index]['round']}: {said}")
+    assert await tab.run(LOOSE) == []
+    assert tab.complaints == []
 
 
 async def test_of_a_long_job_the_newest_rounds_are_drawn(
@@ -275,9 +401,96 @@ async def test_losses_that_differ_in_their_last_bit_are_drawn(
     """A machine whose number is not the committee's is what the curve is looked at for."""
     one = {"merged": 0, "certified": 3.0, "own": math.nextafter(3.0, 4.0), "disputed": True}
     await show(tab, job | {"curve": [one]}, tmp_path)
-    heights = "[...document.querySelectorAll('#curve svg > line')].length"
-    assert 0 < await tab.run(heights) < 20
+    assert await tab.run(CANVAS) > 500
+    assert await tab.run(READOUT) != ""
     assert tab.complaints == []
+
+
+# --- where to look on ---
+
+
+async def test_everything_has_a_way_to_the_explorer_and_into_the_clipboard(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    await show(tab, job, tmp_path)
+    links = await tab.run("[...document.querySelectorAll('a.out')].map((a) => a.href)")
+    accounts = {member["account"] for member in job["members"]}
+    assert {f"{EXPLORER}/address/{account}" for account in accounts} <= set(links)
+    assert f"{EXPLORER}/address/{job['job']['submitter']}" in links
+    assert {f"{EXPLORER}/tx/{move['tx']}" for move in job["money"]["moves"]} <= set(links)
+    copied = await tab.run(
+        "(async () => { const texts = []; Object.defineProperty(navigator, 'clipboard', { value:"
+        " { writeText: async (text) => { texts.push(text); } } });"
+        " for (const b of document.querySelectorAll('button.copy')) b.click();"
+        " await new Promise((done) => setTimeout(done, 0)); return texts; })()"
+    )
+    assert set(job["commands"].values()) - set(copied) <= {job["commands"]["model"]}
+    assert accounts | {move["tx"] for move in job["money"]["moves"]} <= set(copied)
+    assert {job["what"]["train_cid"], job["job"]["spec_cid"]} <= set(copied)
+    await tab.until("document.querySelector('button.copied') === null")
+    assert tab.complaints == []
+
+
+async def test_a_network_without_an_explorer_has_no_links_to_one(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    await show(tab, job | {"explorer": ""}, tmp_path)
+    assert await tab.run("document.querySelectorAll('a.out').length") == 0
+
+
+async def test_a_stranger_reads_what_matters_first(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    """What, by whom, how well, until when, for how much, what share trained: on a telephone, too,
+    above the menu."""
+    await tab.look_like(width=390)
+    await show(tab, job, tmp_path)
+    head = await tab.run("document.getElementById('head').innerText")
+    what, speed, price = job["what"], job["speed"], job["price"]
+    for said in (
+        what["name"], f"{what['parameters']:,} parameters", f"{what['train_tokens']:,} tokens",
+        "provider 0, provider 1", FORMATS["loss"](job["curve"][2]["certified"]),
+        f"Trained {FORMATS['minute'](speed['trained_by'])}",
+        FORMATS["tokens"](price["earned_million_wei"]), FORMATS["share"](price["training_share"]),
+        FORMATS["count"](price["gas"]["gas"]),
+    ):  # fmt: skip
+        assert said in head, said
+
+
+async def test_on_a_telephone_the_money_table_shows_money(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    await tab.look_like(width=390)
+    await show(tab, job, tmp_path)
+    boxes = await tab.run(
+        "[...document.querySelectorAll('#money .list')[0].querySelectorAll('td')]"
+        ".map((n) => { const b = n.getBoundingClientRect(); return [b.left, b.right]; })"
+    )
+    assert len(boxes) == 6 * (len(job["money"]["accounts"]) + 1)
+    assert all(0 <= left < right <= 390 for left, right in boxes)
+    labels = await tab.run(
+        "[...document.querySelectorAll('#money tbody tr')[0].children].slice(1)"
+        ".map((n) => getComputedStyle(n, '::before').content)"
+    )
+    names = ["Training", "Signatures", "Audits", "Credits", "In all"]
+    assert labels == [f'"{name}"' for name in names]
+    roles = await tab.run(
+        "[...document.querySelectorAll('#money .list')[0].querySelectorAll('tr')]"
+        ".map((n) => n.getAttribute('role'))"
+    )
+    assert set(roles) == {"row"}
+
+
+@pytest.mark.parametrize(("width", "columns"), [(1100, 1), (1400, 2)])
+async def test_a_wide_page_has_two_columns(
+    tab: Tab, job: dict[str, Any], width: int, columns: int, tmp_path: Path
+) -> None:
+    await tab.look_like(width=width)
+    await show(tab, job, tmp_path)
+    lefts = await tab.run(
+        "[...document.querySelectorAll('#loss, #what')].map((n) => n.getBoundingClientRect().left)"
+    )
+    assert len(set(lefts)) == columns
 
 
 # --- looks ---
@@ -399,7 +612,11 @@ async def test_it_says_what_it_is_to_those_who_do_not_see_it(
         if "role" in node
     }
     headings = {" ".join(name.split()) for role, name in named if role == "heading"}
-    assert {f"Job {job['job']['job']}", "Seats and rounds", "Money"} <= headings
+    assert {
+        f"{job['what']['name']} · Job {job['job']['job']}",
+        "Seats and rounds",
+        "Money",
+    } <= headings
     assert ("grid", "What became of each seat in each round") in named
     cells = {name for role, name in named if role == "gridcell"}
     meaning = job["grid"]["states"]["slashed"][1]
@@ -421,7 +638,7 @@ async def test_strangers_strings_are_text(
         )
         assert set(HOSTILE) <= set(shown)
         assert await tab.run("window.hacked") is None
-        assert await tab.run("document.querySelectorAll('img, iframe, body script').length") == 2
+        assert await tab.run("document.querySelectorAll('img, iframe, body script').length") == 3
         assert not await tab.run("[...document.links].some((a) => a.protocol === 'javascript:')")
     assert tab.complaints == []
 

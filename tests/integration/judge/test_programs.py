@@ -12,7 +12,7 @@ from tests.judge.elements import raw
 from tests.judge.replay import Court, court
 from tests.judge.state_nodes import Given
 from tests.unit.numerics.trace.jobs import JOBS as SMALL_JOBS
-from tests.unit.numerics.trace.jobs import Small, small
+from tests.unit.numerics.trace.jobs import SOURCES, Small, small
 from torch import Tensor
 
 from atoll.numerics.step import inner_step
@@ -83,7 +83,7 @@ def chosen(job: Small) -> dict[int, list[int]]:
 
 
 OPTIMISERS = sorted({*INNER_OPTIMISERS} & {*SMALL_JOBS})
-JOBS = ["dropout", "lora", "long", "masked", "relu2", "wide", *OPTIMISERS]
+JOBS = ["dropout", "lora", "long", "relu2", "wide", *SOURCES, *OPTIMISERS]
 # With weights so large, loss and norm are no numbers, and most tensors have none.
 FED_BACK = ("fed back", "largest fed back", "cosines fed back")
 OVERFLOWING = [(name, 1e20) for name in ("plain", "muon", *FED_BACK)]

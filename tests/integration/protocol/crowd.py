@@ -12,9 +12,9 @@ from typing import Any
 
 from tests.integration.protocol.live import Chain, Contract, Live, signature
 from tests.integration.protocol.plays import move_of, works_of
+from tests.support.contracts import reveal_of
 from tests.support.identities import cid, digest
 from tests.unit.protocol.models import MODEL, PROGRAM
-from tests.unit.protocol.network import reveal_of
 from tests.unit.protocol.script import PROVIDERS, SECRETS, VERIFIERS
 
 from atoll.chain.decode import RawLog, decode_log
@@ -234,8 +234,9 @@ class Crowd:
         account = self.view.providers[running.seats[seat]].account
         name = f"{running.seed.hex()} {seat} {self.rng.random()}"
         reveal = self._made_up(name, self.rng.choice([8, 8, 8, 6, 5, 0]))
-        said = (reveal, running.model)
-        made = commitment(running.round_id, running.seed, seat, account, said)
+        made = commitment(
+            running.round_id, running.seed, seat, account, reveal=reveal, model=running.model
+        )
         self.committed[made] = reveal
         return (account, self.chain.rounds, "commit", (self.job, seat, running.seed, made))
 
@@ -378,7 +379,7 @@ class Crowd:
         salt, raw = digest(f"salt {id}"), body.to_bytes()
         seed = settled_round.record.audit_seed
         sealed = audit_report_hash(
-            settled_round.round_id, seed, (id, account), keccak256(raw), salt
+            settled_round.round_id, seed, id, account, body=keccak256(raw), salt=salt
         )
         self.audit_reports[sealed] = raw, salt
         return (
@@ -547,7 +548,8 @@ class Crowd:
         try:
             said = SeatStatements.of(
                 self.view,
-                (settled_round.round, rng.choice(list(settled_round.reveals))),
+                settled_round.round,
+                rng.choice(list(settled_round.reveals)),
                 MODEL,
                 PROGRAM,
             )

@@ -17,9 +17,10 @@ from eth_utils.abi import collapse_if_tuple, event_abi_to_log_topic
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 from tests.integration.chain.local_anvil import Anvil
+from tests.support.contracts import Refused, numbers
 from tests.support.identities import address, cid, digest
 from tests.support.manifests import make_terms
-from tests.unit.protocol.network import Network, Refused, numbers
+from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, SECRETS, VERIFIERS, WATCHER
 
 from atoll.chain.abi import load_artifact

@@ -19,9 +19,9 @@ from tests.integration.protocol.live import (
     live_terms,
     signature,
 )
+from tests.support.contracts import Refused, numbers
 from tests.support.identities import digest
 from tests.unit.protocol.models import MODEL, PROGRAM, with_reset_periods
-from tests.unit.protocol.network import Refused, numbers
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.chain.contract_calls import Calls
@@ -200,7 +200,7 @@ def test_what_the_law_claims_is_what_the_contract_reads(chain: Chain) -> None:
         script.show_keys(round)
         for seat in map(SeatIndex, range(4)):
             compare_claims(
-                net, SeatStatements.of(net.folded, (RoundIndex(round), seat), MODEL, PROGRAM)
+                net, SeatStatements.of(net.folded, RoundIndex(round), seat, MODEL, PROGRAM)
             )
 
 
@@ -261,7 +261,7 @@ def fines_agree(
     net: Live, program: ProgramHeader, round: int, through_round: int, seat: SeatIndex
 ) -> set[HolderId]:
     """Whose *valid* of a later round is one of this; the seat's own claim is compared, too."""
-    said = SeatStatements.of(net.folded, (RoundIndex(round), seat), MODEL, program)
+    said = SeatStatements.of(net.folded, RoundIndex(round), seat, MODEL, program)
     said = replace(said, through_round=RoundIndex(through_round))
     holder = net.folded.providers[said.told.holder]
     if not holder.counts_in(through_round):

@@ -1,6 +1,6 @@
 """Any job at all: the view folded from the events is the network, and knows what can be done.
 
-The network is `tests/unit/protocol/network.py`, written from the text and without the law's
+The network is `tests/support/contracts.py`, written from the text and without the law's
 functions.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.contracts import Refused, bitmap, hashed, numbers
 from tests.support.manifests import make_terms
-from tests.unit.protocol.network import Refused, bitmap, hashed, numbers
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import missed_duties, pay

@@ -11,9 +11,10 @@ from tests.support.manifests import make_terms
 from tests.support.schedules import Away, Cast, Member, World, is_settled_up
 
 from atoll.protocol.holders import Holder
-from atoll.protocol.pay import round_pay
+from atoll.protocol.pay import budget, round_pay
 from atoll.protocol.types import ZERO_DIGEST, JobStatus, MissedDuty, Phase, Role
 from atoll.protocol.views import JobView
+from atoll.service.duties.send_keeper_calls import is_over
 
 DROPPING = "no-sign+false-mismatch+no-challenge"
 
@@ -145,6 +146,61 @@ def test_half_of_a_committee_that_does_not_sign_takes_nobodys_pay(seed: int) -> 
     for member in world.members[4:]:
         duties = [s for h in holders(view, member) for s in settled_round.duties_of(h.id)]
         assert paid(world, member) == len(duties) * terms.duty_fee
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_a_quorum_nothing_is_merged_and_the_job_expires(seed: int) -> None:
+    """Two of three verifiers say nothing: nobody can certify, and nobody's update counts as
+    available.
+    """
+    cast = Cast(verifier_cheats=dict.fromkeys((1, 2), "offline"))
+    few = {"seats": 2, "min_providers": 2, "f": 0, "slots": 3, "min_verifiers": 3}
+    terms = make_terms(**few, rounds=2, expiry=1_000_600)
+    world = World(cast, terms, seed=seed)
+    draws = set[int]()
+
+    def is_closed(world: World) -> bool:
+        draws.add(world.net.committee_draw)
+        view = world.net.view
+        return view.phase is Phase.CLOSED and is_over(view, world.net.now)
+
+    view = world.until(is_closed).net.view
+    (first,) = view.settled
+    assert view.status is JobStatus.EXPIRED
+    assert (first.verdict.merged, first.record.available, first.pay) == (0, 0, 0)
+    assert len(draws) > 1
+    # Of round 0 what was trained is burnt; the rest is the submitter's again.
+    trained = terms.seats * terms.segments * terms.segment_pay
+    assert view.burnt == trained
+    assert budget(terms) > trained + sum(view.paid.values())
+    assert all(paid(world, member) == 0 for member in world.members[:2])
+    for member in world.members[3:]:
+        assert any(holder.penalties for holder in holders(view, member))
+    for member in world.members[:3]:
+        assert not kinds(holders(view, member))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_half_of_every_second_round_pays_nobody(seed: int) -> None:
+    """Three of four do one segment in rounds 0 and 2: these merge nothing, and pay whoever was
+    whole alone. The second is a missed duty, and the submitter has the others' price back.
+    """
+    terms = make_terms(rounds=3, min_providers=4, slots=3, min_verifiers=2)
+    world = World(Cast(dict.fromkeys(range(3), "alternate")), terms, seed=seed)
+    view = played(world)
+    *halves, honest = world.members[:4]
+    assert [settled_round.verdict.merged for settled_round in view.settled] == [0, 4, 0]
+    assert [settled_round.pay for settled_round in view.settled] == [0b1000, 0b1111, 0b1000]
+    a_round = terms.segments * terms.segment_pay
+    assert [paid(world, member) for member in halves] == [a_round] * 3
+    assert paid(world, honest) == 3 * a_round
+    assert not any(holder.is_slashed for holder in everybody(view))
+    assert [kinds(holders(view, member)) for member in halves] == [{MissedDuty.SEAT}] * 3
+    for member in (honest, *world.members[4:]):
+        assert not kinds(holders(view, member))
+    # Nothing of the escrow is burnt, and six rounds of a seat are the submitter's.
+    assert view.burnt == 0
+    assert budget(terms) - sum(view.paid.values()) >= 6 * a_round
 
 
 @pytest.mark.parametrize("moment", range(10, 200, 15))

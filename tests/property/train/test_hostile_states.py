@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dag_cbor
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from libipld import decode_dag_cbor
 from tests.property.border import VALUES, bent, paths, put
 from tests.unit.train.factories import SMALL_LAYOUT, SMALL_SHAPES, seat_state
 
@@ -34,7 +34,7 @@ def headed(blob: bytes, path: tuple[object, ...], value: object) -> bytes:
 
 def with_header(blob: bytes) -> st.SearchStrategy[bytes]:
     """A blob with any value at any one place of its header."""
-    places = st.sampled_from(paths(dag_cbor.decode(parts(blob)[0])))
+    places = st.sampled_from(paths(decode_dag_cbor(parts(blob)[0])))
     return st.builds(lambda path, value: headed(blob, path, value), places, VALUES)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,6 +100,22 @@ def test_a_deployment_survives_its_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["atoll.json"]
 
 
+WHOSE = Address("0x52908400098527886E0F7030069857D2E4169EE7")
+
+
+def with_fields(**fields: object) -> str:
+    return json.dumps(json.loads(DEPLOYMENT.to_json()) | fields)
+
+
+def test_a_deployment_keeps_its_explorer_and_names() -> None:
+    read = Deployment.from_json(
+        with_fields(explorer="https://explorer.example/", names={WHOSE.lower(): "ann"})
+    )
+    assert (read.explorer, read.names) == ("https://explorer.example", {WHOSE: "ann"})
+    assert Deployment.from_json(read.to_json()) == read
+    assert "explorer" not in DEPLOYMENT.to_json() and "names" not in DEPLOYMENT.to_json()
+
+
 def test_a_deployment_that_was_paid_for_is_there_after_a_power_cut(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -114,6 +131,13 @@ def test_a_deployment_that_was_paid_for_is_there_after_a_power_cut(
         ('{"chain_id": 1}', "malformed"),
         ('{"chain_id": 1, "block": 0, "addresses": {}}', "lacks AtollToken"),
         (DEPLOYMENT.to_json().replace("0x", "0y"), "not an address"),
+        (with_fields(explorer="javascript:alert(1)"), "explorer"),
+        (with_fields(explorer='https://x/"><b>'), "explorer"),
+        (with_fields(explorer=7), "explorer"),
+        (with_fields(names={"0x1": "ann"}), "name of 0x1"),
+        (with_fields(names={WHOSE: ""}), "name of"),
+        (with_fields(names={WHOSE: "n" * 65}), "name of"),
+        (with_fields(names=5), "malformed"),
     ],
 )
 def test_a_broken_deployment_is_refused(text: str, message: str) -> None:

@@ -79,7 +79,7 @@ async def test_who_waits_is_told_for_what_and_until_when(
     monkeypatch.setattr(earnings_command, "_due", due)
     monkeypatch.setattr(earnings_command, "LOOK_SECONDS", 0.0)
     reader = cast("Any", SimpleNamespace(look=look))
-    _, found = await earnings_command._found(reader, ME, None, is_patient=True)
+    _, found = await earnings_command._claimable(reader, ME, None, is_patient=True)
     assert found == ["pay"]
     assert capsys.readouterr().err.splitlines() == [
         "waits: the account has earned nothing so far; Ctrl-C ends that",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,29 @@ def test_compose_starts_commands_with_settings_that_there_are() -> None:
             assert field in type(ServiceConfig.model_fields[section].default).model_fields
         dockerfile = DEPLOY.parent / service["build"]["dockerfile"]
         assert dockerfile.is_file()
+
+
+def test_the_image_is_of_what_the_package_is_of() -> None:
+    """Else a build lacks a folder, or takes in an environment of gigabytes and a key."""
+    lines = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    assert lines.index("*") < min(i for i, line in enumerate(lines) if line.startswith("!"))
+    taken = {line[1:] for line in lines if line.startswith("!")}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    files = {*project["project"]["license-files"], project["project"]["readme"], "pyproject.toml"}
+    assert taken == files | {package.partition("/")[0] for package in packages}
+
+
+def test_the_image_says_for_which_device_it_can_be_built() -> None:
+    file = (DEPLOY / "Dockerfile").read_text()
+    (default,) = re.findall(r"^ARG DEVICE=(\w+)$", file, re.MULTILINE)
+    devices = re.findall(r"^ +(\w+)\) index=", file, re.MULTILINE)
+    assert default == devices[0] and set(devices) == {"cpu", "cuda"}
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert services["node"]["build"]["args"] == {"DEVICE": f"${{ATOLL_IMAGE_DEVICE:-{default}}}"}
+    (python,) = re.findall(r"^ARG PYTHON=([\d.]+)$", file, re.MULTILINE)
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    assert f"Programming Language :: Python :: {python}" in classifiers
 
 
 @pytest.mark.parametrize("line", re.findall(r"^atoll .*$", (ROOT / "docs/operator.md").read_text(),

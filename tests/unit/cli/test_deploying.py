@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paid
 
 
-def deploy(out: Path) -> Any:
-    return CliRunner().invoke(app, ["deploy", "--yes", "--json", "--out", str(out)])
+def deploy(out: Path, *more: str) -> Any:
+    return CliRunner().invoke(app, ["deploy", "--yes", "--json", "--out", str(out), *more])
 
 
 @pytest.mark.parametrize("folder", ["absent", "a file"])
@@ -64,3 +65,19 @@ def test_a_deployment_that_cannot_be_saved_is_printed(
     assert len(done.stdout.splitlines()) == 1
     assert key != []
     assert list(tmp_path.glob("*.json")) == []
+
+
+def test_the_file_names_the_explorer_that_was_named(
+    key: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("atoll.cli.deploying._verify", lambda *_, **__: None)
+    done = deploy(tmp_path / "net.json", "--explorer", "https://explorer.example/")
+    assert done.exit_code == 0, done.exception
+    made = Deployment.load(tmp_path / "net.json")
+    assert made == replace(MADE, explorer="https://explorer.example")
+
+
+def test_an_explorer_that_is_no_web_address_costs_nothing(key: list[str], tmp_path: Path) -> None:
+    done = deploy(tmp_path / "net.json", "--explorer", "javascript:alert(1)")
+    assert isinstance(done.exception, ConfigError)
+    assert key == []

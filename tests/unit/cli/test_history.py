@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from tests.unit.dashboard.jobs import LIAR, document_of, finished
-from tests.unit.dashboard.scripted import ScriptedClient
+from tests.unit.dashboard.scripted import ScriptedClient, gas_of
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from typer.testing import CliRunner
 
 from atoll.cli.main import app
 from atoll.cli.network_commands import Network
 from atoll.job.event_text import tokens
+from atoll.job.ledger.overview import Beside
 
 
 @pytest.fixture
@@ -51,4 +52,6 @@ def test_it_says_what_became_of_rounds_bonds_and_money(ended: Script) -> None:
 
 
 def test_programs_have_the_pages_document(ended: Script) -> None:
-    assert json.loads(history(ended, "--json")) == json.loads(json.dumps(document_of(ended)))
+    assert json.loads(history(ended, "--json")) == json.loads(
+        json.dumps(document_of(ended, beside=Beside(gas=gas_of(ended))))
+    )

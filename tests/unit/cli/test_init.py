@@ -144,7 +144,11 @@ def test_the_environment_names_the_password(
 
 @pytest.mark.parametrize(
     ("app", "words"),
-    [(node, ["node", "run"]), (verifier, ["verifier", "run"]), (judge, ["watch", "--audit"])],
+    [
+        (node, ["node", "run"]),
+        (verifier, ["verifier", "run"]),
+        (judge, ["judge", "watch", "--audit"]),
+    ],
 )
 def test_what_starts_it_can_be_pasted(
     app: Any, words: list[str], tmp_path: Path, deployment: Path, password: Path

@@ -1,4 +1,4 @@
-"""`atoll job watch`: what happens on standard output, what a job waits for beside it."""
+"""`atoll watch`: what happens on standard output, what a job waits for beside it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
             yield SimpleNamespace(attach=lambda job: handle)
 
         monkeypatch.setattr(Network, "open", opened)
-        return CliRunner().invoke(app, ["job", "watch", "7", *more], catch_exceptions=False)
+        return CliRunner().invoke(app, ["watch", "7", *more], catch_exceptions=False)
 
     return run
 

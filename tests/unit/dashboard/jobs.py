@@ -13,6 +13,7 @@ from atoll.chain.indexed import Indexed
 from atoll.job.figures import RoundFigures
 from atoll.job.ledger.json_document import job_document, name_of
 from atoll.job.ledger.ledger import Ledger
+from atoll.job.ledger.overview import NOTHING_BESIDE, Beside
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import bond_set
 from atoll.protocol.games.game_machine import Outcome
@@ -50,8 +51,9 @@ def document_of(
     script: Script,
     names: Mapping[Address, str] | None = None,
     figures: Sequence[RoundFigures] | None = None,
+    beside: Beside = NOTHING_BESIDE,
 ) -> dict[str, Any]:
-    return job_document(ledger_of(script), figures, name_of(names or {}))
+    return job_document(ledger_of(script), figures, name_of(names or {}), beside)
 
 
 def names_of(script: Script) -> Mapping[Address, str]:

@@ -9,12 +9,19 @@ from typing import Any, cast
 from tests.unit.dashboard.jobs import items_of
 from tests.unit.protocol.script import Script
 
+from atoll.chain.deployment import Deployment
 from atoll.chain.indexed import Indexed
-from atoll.errors import ChainError, RpcUnavailable
+from atoll.chain.response_checks import TxReceipt
+from atoll.errors import ChainError, NotFound, RpcUnavailable
 from atoll.job.client import Client
 from atoll.job.figures import RoundFigures, known
 from atoll.job.ledger.ledger import Ledger
+from atoll.job.ledger.overview import GasSpent
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.views import JobView
+
+GAS, PRICE = 21_000, 10**9
+"""Of each transaction, and a gas."""
 
 
 @dataclass
@@ -25,10 +32,15 @@ class ScriptedClient:
         is_silent: no endpoint answers.
         may_answer: unset, nothing is answered at all.
         read: how often all events were.
+        manifest: what members serve; None where nobody has it.
+        deployment: with an explorer and names, where the network has them.
     """
 
     script: Script
     is_silent: bool = False
+    manifest: Manifest | None = None
+    deployment: Deployment = field(default_factory=lambda: Deployment(31337, 0, {}))
+    prompts: list[str] = field(default_factory=list)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     read: int = 0
 
@@ -46,6 +58,30 @@ class ScriptedClient:
     @property
     def follower(self) -> ScriptedClient:
         return self
+
+    @property
+    def chain(self) -> ScriptedClient:
+        return self
+
+    @property
+    def submissions(self) -> ScriptedClient:
+        return self
+
+    def of_job(self, job: int) -> None:
+        return None
+
+    async def receipt(self, tx_hash: str) -> TxReceipt | None:
+        if self.is_silent:
+            raise RpcUnavailable("no endpoint answers")
+        return TxReceipt(
+            tx_hash=tx_hash,
+            succeeded=True,
+            block_number=1,
+            block_hash=bytes(32),
+            gas_used=GAS,
+            fee_price=PRICE,
+            logs=(),
+        )
 
     @property
     def now(self) -> int:
@@ -82,9 +118,30 @@ class _Handle:
     async def view(self) -> JobView:
         return await self.client.view(self.id)
 
+    def own_manifest(self) -> Manifest | None:
+        return None
+
+    async def manifest(self) -> Manifest:
+        if self.client.manifest is None:
+            raise NotFound("no gateway has it")
+        return self.client.manifest
+
+    async def sample(self, prompt: str, *, round: int) -> str:
+        assert round == len(self.client.script.net.view.settled) - 1
+        if self.client.manifest is None:
+            raise NotFound("no gateway has the model")
+        self.client.prompts.append(prompt)
+        return f"and {len(self.client.prompts)}"
+
     async def ledger(self) -> Ledger:
         await self.view()
         return Ledger.of(self.client.script.net.view, self.client.history(), self.client.now)
 
     async def figures(self) -> list[RoundFigures]:
         return known(None, await self.view())
+
+
+def gas_of(script: Script) -> GasSpent:
+    """What `receipt` comes to for the script's transactions: each event has one of its own."""
+    count = len(Ledger.of(script.net.view, items_of(script), script.net.now).items)
+    return GasSpent(count, count, count * GAS, count * GAS * PRICE)

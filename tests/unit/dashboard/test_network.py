@@ -79,6 +79,8 @@ def test_an_empty_network_has_a_document() -> None:
         "kind": "network",
         "now": 5,
         "block": 0,
+        "sums": {"tokens": 0, "rounds": 0, "paid_wei": "0", "slashed_wei": "0"},
+        "days": [],
         "jobs": [],
         "members": [],
     }

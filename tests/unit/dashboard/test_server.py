@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 from tests.unit.dashboard.jobs import document_of, finished
-from tests.unit.dashboard.scripted import ScriptedClient
+from tests.unit.dashboard.scripted import ScriptedClient, gas_of
 from tests.unit.protocol.script import Script
 
 from atoll.dashboard.network_document import network_document
-from atoll.dashboard.page import as_json, page
+from atoll.dashboard.page import LIVE, Links, as_json, page
 from atoll.dashboard.server import Window, serving
 from atoll.errors import ConfigError
+from atoll.job.ledger.overview import Beside
 
 
 @dataclass
@@ -45,16 +46,18 @@ async def served() -> AsyncIterator[Served]:
 
 
 async def test_the_page_and_its_data_are_one_document(served: Served) -> None:
-    document, path = document_of(served.script), served.job_path
+    beside = Beside(gas=gas_of(served.script))
+    document, path = document_of(served.script, beside=beside), served.job_path
     assert (await served.get(f"{path}/document.json"))[:2] == (200, as_json(document))
     status, text, headers = await served.get(path)
-    assert (status, text) == (200, page(document, f"/{path}/document.json"))
+    assert (status, text) == (200, page(document, Links(f"/{path}/document.json", LIVE)))
     assert headers["Content-Type"] == "text/html; charset=utf-8"
     net = served.script.net
     network = network_document({net.job: net.view}, served.client.history(), net.now)
+    network |= {"explorer": ""}
     assert json.loads((await served.get("document.json"))[1]) == network
     for at in ("", "network"):
-        assert (await served.get(at))[1] == page(network, "/document.json")
+        assert (await served.get(at))[1] == page(network, Links("/document.json", LIVE))
 
 
 async def test_what_a_browser_has_is_not_sent_again(served: Served) -> None:

@@ -58,6 +58,10 @@ class FakeCluster:
     def members(self) -> list[FakeMember]:
         return [*self.providers, *self.verifiers, *self.watchers]
 
+    @property
+    def names(self) -> dict[Address, str]:
+        return {member.account: member.name for member in self.members}
+
     def _member(self, kind: str, index: int, account: Address, cheat: str | None) -> FakeMember:
         return FakeMember(kind, index, account, cheat, self.folder / f"{kind}-{index}.json")
 

@@ -117,9 +117,9 @@ def asked_of_the_merge(_path: str, value: Any) -> Iterator[Changes]:
 
 
 def asked_of_the_text(_path: str, _value: Any) -> Iterator[Changes]:
-    """How text is stored follows from its vocabulary, and from whether it is conversations."""
-    for bits, chat in product(range(1, 21), (False, True)):
-        yield {"model.vocab": 1 << bits, "data.chat": chat}
+    """How text is stored follows from its vocabulary, and from what of it is learned."""
+    for bits, chat, packed in product(range(1, 21), (False, True), (False, True)):
+        yield {"model.vocab": 1 << bits, "data.chat": chat, "data.packed": packed}
 
 
 def asked_of_adapters(_path: str, value: Any) -> Iterator[Changes]:
@@ -139,9 +139,11 @@ def manifest_of(changes: Changes) -> Manifest:
     """Of a job file that says so, read as a submitter's."""
     spec = JobSpec.of(parse_toml(to_toml(PLAIN.but({"members.seats": 8} | changes))))
     assert spec.model is not None
+    masked = spec.data.chat or spec.data.packed
     words = {
-        "dtype": dtype_for(spec.model.vocab, mask_bits=int(spec.data.chat)),
-        "masked": spec.data.chat,
+        "dtype": dtype_for(spec.model.vocab, mask_bits=int(masked)),
+        "masked": masked,
+        "aligned": spec.data.packed,
     }
     weights = InitSpec(seed=None, cid=cid("weights"), root=digest("weights"))
     init = None if spec.lora is None else weights

@@ -13,7 +13,7 @@ from tests.support.manifests import make_manifest, make_terms
 from atoll.errors import ConfigError
 from atoll.job.feasibility import Feasibility, Requirement, feasibility_of
 from atoll.job.feasibility_trial import pace_of
-from atoll.job.quote import member_needs, round_seconds
+from atoll.job.role_needs import member_needs, round_seconds
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import TOKEN
 from atoll.service.needs import Machine

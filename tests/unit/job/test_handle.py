@@ -15,7 +15,7 @@ from tests.unit.protocol.script import Script
 from typer.testing import CliRunner
 
 from atoll.chain.deployment import Deployment
-from atoll.cli.job import app
+from atoll.cli.job_reading import watch_app
 from atoll.errors import ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client
 from atoll.job.figures import RoundFigures
@@ -118,7 +118,7 @@ def test_a_job_that_is_not_there_is_not_watched(monkeypatch: pytest.MonkeyPatch)
         yield SimpleNamespace(attach=lambda job: handle_of(job, Follower()))
 
     monkeypatch.setattr("atoll.cli.network_commands.Network.open", opened)
-    done = CliRunner().invoke(app, ["watch", "99"])
+    done = CliRunner().invoke(watch_app, ["99"])
     assert isinstance(done.exception, ChainError)
 
 

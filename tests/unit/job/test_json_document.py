@@ -360,8 +360,8 @@ def test_losses_are_those_that_committees_signed(ended: Script, told: dict[str, 
 
 def test_a_loss_of_ours_stands_beside_the_certified_one(ended: Script) -> None:
     figures = known(None, ended.net.view)
-    figures[2] = replace(figures[2], own=loss_bytes(2.5))
-    figures[1] = replace(figures[1], own=loss_bytes(1.5), certified=loss_bytes(1.25))
+    figures[2] = replace(figures[2], computed=loss_bytes(2.5))
+    figures[1] = replace(figures[1], computed=loss_bytes(1.5), certified=loss_bytes(1.25))
     shown = document_of(ended, figures=figures)["curve"]
     names = ("merged", "certified", "own", "disputed", "held_out_loss")
     assert [shown[2][name] for name in names] == [2, None, 2.5, False, 2.5]
@@ -370,7 +370,7 @@ def test_a_loss_of_ours_stands_beside_the_certified_one(ended: Script) -> None:
 
 def test_a_loss_that_is_no_number_is_none(ended: Script) -> None:
     figures = known(None, ended.net.view)
-    figures[2] = replace(figures[2], own=loss_bytes(float("nan")))
+    figures[2] = replace(figures[2], computed=loss_bytes(float("nan")))
     assert document_of(ended, figures=figures)["curve"][2]["own"] is None
 
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.contracts import reveal_of
 from tests.support.identities import cid, digest
 from tests.support.manifests import make_terms
-from tests.unit.protocol.network import Network, reveal_of
+from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
@@ -84,8 +85,8 @@ def test_it_commits_to_what_it_trained(script: Script) -> None:
     (commit,) = wanted(state, SendCommit)
     running = state.view.open
     assert running is not None
-    said = (REVEAL, ZERO_DIGEST)  # in round 0 the chain knows no model
-    expected = commitment(running.round_id, running.seed, SeatIndex(0), ME, said)
+    said = {"reveal": REVEAL, "model": ZERO_DIGEST}  # in round 0 the chain knows no model
+    expected = commitment(running.round_id, running.seed, SeatIndex(0), ME, **said)
     assert commit.commitment == expected
     script.net.commit(ME, expected)
     assert wanted(trained(provider(script.net)), SendCommit) == []

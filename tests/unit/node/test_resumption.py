@@ -126,8 +126,10 @@ async def test_a_lost_disk_trains_to_the_same_commitment_and_opens_it(script: Sc
     (reveal,) = wanted(again, SendReveal)
     running = again.view.open
     assert running is not None
-    said = (reveal.reveal, ZERO_DIGEST)
-    assert commitment(running.round_id, running.seed, SEAT, ME, said) == commit.commitment
+    made = commitment(
+        running.round_id, running.seed, SEAT, ME, reveal=reveal.reveal, model=ZERO_DIGEST
+    )
+    assert made == commit.commitment
     script.net.reveal(ME, reveal.reveal)  # which the contract takes
     assert wanted(machine(script), DoTrain) == []
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import dag_cbor
+from libipld import decode_dag_cbor
 from tests.support.identities import cid
 from tests.support.manifests import make_manifest
 
+from atoll.protocol.canonical import encode
 from atoll.protocol.model_spec import INNER_LIMIT
 
 Plain = dict[str, Any]
@@ -16,9 +17,9 @@ Plain = dict[str, Any]
 
 def broken(change: Callable[[Plain], object]) -> bytes:
     """The bytes of a valid manifest after one change to its plain form."""
-    plain: Any = dag_cbor.decode(make_manifest().to_bytes())
+    plain: Any = decode_dag_cbor(make_manifest().to_bytes())
     change(plain)
-    return dag_cbor.encode(plain)
+    return encode(plain)
 
 
 def put(*path: str, value: object) -> Callable[[Plain], object]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from coincurve import PrivateKey
 from eth_hash.auto import keccak
 from eth_utils.address import to_checksum_address
+from tests.support.contracts import reveal_of
 from tests.support.identities import accounts, digest
-from tests.unit.protocol.network import Network, reveal_of
+from tests.unit.protocol.network import Network
 
 from atoll.protocol.audit_reports import AuditEntry, AuditReport
 from atoll.protocol.types import Address, Digest, Phase, Reveal, Role, SeatIndex, Terms

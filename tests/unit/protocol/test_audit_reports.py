@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from eth_hash.auto import keccak
@@ -65,15 +66,21 @@ def test_bytes_that_are_no_entries_are_refused(size: int) -> None:
 
 
 def test_an_audit_report_binds_everything() -> None:
-    whole = (ROUND_ID, SEED, (HolderId(2), MEMBER), BODY.hash, SALT)
-    changes = (
-        (0, replace(ROUND_ID, round=RoundIndex(4))),
-        (1, digest("fork")),
-        (2, (HolderId(3), MEMBER)),
-        (2, (HolderId(2), OTHER)),
-        (3, AuditReport(ENTRIES[:2]).hash),
-        (4, digest("pepper")),
-    )
-    others = [(*whole[:i], value, *whole[i + 1 :]) for i, value in changes]
-    hashes = {audit_report_hash(*fields) for fields in (whole, *others)}  # type: ignore[arg-type]
+    whole: dict[str, Any] = {
+        "round_id": ROUND_ID,
+        "audit_seed": SEED,
+        "auditor": HolderId(2),
+        "account": MEMBER,
+        "body": BODY.hash,
+        "salt": SALT,
+    }
+    changes: list[dict[str, Any]] = [
+        {"round_id": replace(ROUND_ID, round=RoundIndex(4))},
+        {"audit_seed": digest("fork")},
+        {"auditor": HolderId(3)},
+        {"account": OTHER},
+        {"body": AuditReport(ENTRIES[:2]).hash},
+        {"salt": digest("pepper")},
+    ]
+    hashes = {audit_report_hash(**whole | change) for change in ({}, *changes)}
     assert len(hashes) == 7

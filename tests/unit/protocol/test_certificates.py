@@ -29,6 +29,7 @@ from atoll.protocol.types import (
 )
 
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+GENERATOR_X = 0x79BE667EF9DCBBAC55A06295CE870B07029BFCDB2DCE28D959F2815B16F81798
 ROUND_ID = RoundId(Domain(1, address("rounds")), JobId(7), RoundIndex(3))
 SEED, VOTES = digest("seed"), digest("votes")
 VERDICT = Verdict(Bitmap(0b10), 5, digest("state"), cid("state"), bytes(8))
@@ -56,6 +57,23 @@ def test_what_is_no_signature_is_nobodys() -> None:
         assert signer_of(HASH, bad) is None
     assert signer_of(HASH, bytes(64) + b"\x1b") is None
     assert signer_of(HASH, b"\xff" * 32 + good[32:]) is None
+
+
+@pytest.mark.parametrize("backend", ["NativeECCBackend", "CoinCurveECCBackend"])
+def test_it_is_the_same_with_libsecp256k1_and_without(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Python for which coincurve has no wheel agrees with the others about who signed."""
+    monkeypatch.setenv("ECC_BACKEND_CLASS", f"eth_keys.backends.{backend}")
+    good = signed()[COMMITTEE[0]]
+    assert signer_of(HASH, good) == COMMITTEE[0]
+    r, s, v = good[:32], good[32:64], good[64:]
+    order, zero, five = ORDER.to_bytes(32, "big"), bytes(32), bytes(31) + b"\x05"  # on no curve
+    for bad in (zero + s + v, r + zero + v, order + s + v, b"\xff" * 32 + s + v, five + s + v):
+        assert signer_of(HASH, bad) is None
+    # Of the generator itself, where s is what is signed: the key would be infinity.
+    message = Digest(bytes(31) + b"\x07")
+    assert signer_of(message, GENERATOR_X.to_bytes(32, "big") + message + b"\x1b") is None
 
 
 def test_of_the_two_values_of_s_the_larger_is_nobodys() -> None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 from eth_hash.auto import keccak
+from tests.support.contracts import tagged
 from tests.support.identities import ROUND_ID
-from tests.unit.protocol.network import tagged
 
 from atoll.protocol.checkpoint_commitments import (
     CHECKPOINT_COMMITMENT_BYTES,

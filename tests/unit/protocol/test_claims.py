@@ -52,7 +52,7 @@ def played(partial: dict[int, int] | None = None) -> Script:
 
 
 def said_of(script: Script, round: int = 0) -> SeatStatements:
-    return SeatStatements.of(script.net.view, (RoundIndex(round), SEAT), MODEL, PROGRAM)
+    return SeatStatements.of(script.net.view, RoundIndex(round), SEAT, MODEL, PROGRAM)
 
 
 def test_the_programs_header_leads_to_its_root() -> None:
@@ -166,17 +166,17 @@ def test_nothing_is_claimed_with_what_is_anothers() -> None:
     other = MODEL._replace(params_root=digest("other"))
     for round in (0, 1):
         with pytest.raises(ProtocolError, match="model"):
-            SeatStatements.of(script.net.view, (RoundIndex(round), SEAT), other, PROGRAM)
+            SeatStatements.of(script.net.view, RoundIndex(round), SEAT, other, PROGRAM)
     with pytest.raises(ProtocolError, match="not settled"):
         said_of(script, 2)
     with pytest.raises(ProtocolError, match="did not reveal"):
-        SeatStatements.of(script.net.view, (RoundIndex(0), SeatIndex(9)), MODEL, PROGRAM)
+        SeatStatements.of(script.net.view, RoundIndex(0), SeatIndex(9), MODEL, PROGRAM)
 
 
 def test_nothing_is_claimed_that_its_holder_could_not_open() -> None:
     huge = replace(PROGRAM, header=replace(PROGRAM.header, micro_batches=1 << 20))
     with pytest.raises(ProtocolError, match="too large for anybody to open"):
-        SeatStatements.of(played().net.view, (RoundIndex(0), SEAT), MODEL, huge)
+        SeatStatements.of(played().net.view, RoundIndex(0), SEAT, MODEL, huge)
 
 
 def test_a_round_draws_from_the_beginning_of_its_generator() -> None:
@@ -223,7 +223,7 @@ RESET_PERIODS = with_reset_periods(2)
 
 
 def gone_on(script: Script, round: int = 1, **changes: Any) -> SeatStatements:
-    said = SeatStatements.of(script.net.view, (RoundIndex(round), SEAT), MODEL, RESET_PERIODS)
+    said = SeatStatements.of(script.net.view, RoundIndex(round), SEAT, MODEL, RESET_PERIODS)
     return replace(said, **changes)
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import dag_cbor
 import pytest
-from multiformats import CID
+from libipld import decode_dag_cbor
 from tests.support.identities import cid, digest
 from tests.support.manifests import make_manifest
 
 from atoll.errors import ManifestError
-from atoll.protocol.canonical import dag_cbor_cid, decode, encode, is_cid
+from atoll.protocol.canonical import CidLink, dag_cbor_cid, decode, encode, is_cid
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merkle import merkle_proof
 
-LINK = dag_cbor.encode(CID("base32", 1, "raw", ("sha2-256", bytes(32))))
+LINK = encode(CidLink(b"\x01\x55\x12\x20" + bytes(32)))
 
 
 @pytest.mark.parametrize("around", [b"", b"\x81", b"\x81\x81", b"\xa1\x61a", b"\xa1\x61a\x81"])
@@ -56,13 +55,13 @@ def test_there_is_no_proof_of_a_leaf_outside_of_the_tree(index: int) -> None:
 
 
 def refused(manifest: Manifest, path: tuple[str, ...], value: object) -> bool:
-    plain: Any = dag_cbor.decode(manifest.to_bytes())
+    plain: Any = decode_dag_cbor(manifest.to_bytes())
     target = plain
     for key in path[:-1]:
         target = target[key]
     target[path[-1]] = value
     try:
-        Manifest.from_bytes(dag_cbor.encode(plain))
+        Manifest.from_bytes(encode(plain))
     except ManifestError:
         return True
     return False

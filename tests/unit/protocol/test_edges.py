@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import dag_cbor
 import pytest
+from libipld import decode_dag_cbor
 from pydantic import ValidationError
 from tests.support.identities import accounts
 from tests.support.manifests import make_manifest, make_terms
@@ -127,7 +127,7 @@ def test_adapters_have_a_rank_a_scale_and_targets() -> None:
 
 def test_a_manifest_is_no_longer_than_a_gateway_gives_out(monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_manifest().to_bytes()
-    plain = dag_cbor.decode(data)
+    plain = decode_dag_cbor(data)
     monkeypatch.setattr(documents, "MAX_MANIFEST_BYTES", len(data))
     assert Manifest.model_validate(plain).to_bytes() == data
     monkeypatch.setattr(documents, "MAX_MANIFEST_BYTES", len(data) - 1)

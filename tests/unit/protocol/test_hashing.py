@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+from tests.support.contracts import bitmap, hashed, reveal_of, tagged
 from tests.support.identities import ROUND_ID, address, digest
 from tests.support.manifests import make_terms
-from tests.unit.protocol.network import Network, bitmap, hashed, reveal_of, tagged
+from tests.unit.protocol.network import Network
 
 from atoll.protocol import hashing
 from atoll.protocol.types import (
@@ -39,7 +40,7 @@ def test_hashes_are_words_one_after_another() -> None:
     net = Network()
     net.seed, net.model = SEED, MODEL
     seat = SeatIndex(5)
-    given = hashing.commitment(round_id, SEED, seat, SENDER, (REVEAL, MODEL))
+    given = hashing.commitment(round_id, SEED, seat, SENDER, reveal=REVEAL, model=MODEL)
     assert given == net.commitment(SENDER, 5, REVEAL)
     assert hashing.data_seed(round_id, SEED, MODEL) == tagged("atoll.data.v2", 0, SEED, MODEL)
     assert hashing.audit_seed(round_id, SEED, MODEL) == tagged("atoll.audit.v3", 0, SEED, MODEL)
@@ -53,9 +54,9 @@ def test_a_commitment_binds_everything_but_the_cid() -> None:
     def of(**changes: Any) -> bytes:
         given: dict[str, Any] = {
             "round_id": ROUND_ID, "seed": SEED, "seat": SeatIndex(5), "account": SENDER,
-            "said": (REVEAL, MODEL),
+            "reveal": REVEAL, "model": MODEL,
         }  # fmt: skip
-        return hashing.commitment(*{**given, **changes}.values())
+        return hashing.commitment(**{**given, **changes})
 
     others = [
         of(round_id=replace(ROUND_ID, round=RoundIndex(9))),
@@ -63,14 +64,14 @@ def test_a_commitment_binds_everything_but_the_cid() -> None:
         of(seed=MODEL),
         of(seat=SeatIndex(6)),
         of(account=address("thief")),
-        of(said=(REVEAL, SEED)),
+        of(model=SEED),
         *(
-            of(said=(replace(REVEAL, **{name: digest(name)}), MODEL))
+            of(reveal=replace(REVEAL, **{name: digest(name)}))
             for name in ("update_root", "key_hash", "salt", "checkpoint_commitments")
         ),
     ]
     assert len({of(), *others}) == 11
-    assert of(said=(replace(REVEAL, update_cid=b""), MODEL)) == of()
+    assert of(reveal=replace(REVEAL, update_cid=b"")) == of()
 
 
 def test_round_records_that_differ_anywhere_hash_differently() -> None:

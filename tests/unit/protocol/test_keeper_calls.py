@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.support.contracts import Refused
 from tests.support.identities import digest
 from tests.support.manifests import make_terms
-from tests.unit.protocol.network import Refused
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.chain.contract_calls import Calls

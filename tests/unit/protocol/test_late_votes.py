@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.contracts import Refused
 from tests.support.manifests import make_terms
-from tests.unit.protocol.network import Refused
 from tests.unit.protocol.script import WATCHER, Script
 
 from atoll.protocol import pay

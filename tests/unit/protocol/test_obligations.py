@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from eth_abi.abi import decode
-from tests.unit.protocol.network import Refused
+from tests.support.contracts import Refused
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.protocol.test_claims import MODEL, PROGRAM, SEAT, TERMS, played, said_of
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.support.contracts import Refused, bitmap
 from tests.support.identities import digest
 from tests.support.manifests import make_terms
-from tests.unit.protocol.network import Network, Refused, bitmap
+from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import events as ev

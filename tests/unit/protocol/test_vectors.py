@@ -32,7 +32,8 @@ def _generator(name: str) -> ModuleType:
 
 
 GENERATORS = [
-    _generator(f"generate_{name}") for name in ("rounds", "refusals", "log", "half_rounds")
+    _generator(f"generate_{name}")
+    for name in ("rounds", "refusals", "log", "half_rounds", "audit_rates")
 ]
 FILES = [(module, name) for module in GENERATORS for name in sorted(module.FILES)]
 

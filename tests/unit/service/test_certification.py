@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from eth_account import Account
+from structlog.testing import capture_logs
 from tests.support.identities import address, digest
 from tests.support.manifests import make_terms
 from tests.unit.protocol.script import Script
@@ -16,11 +17,14 @@ from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.keys import sign_hash
 from atoll.errors import ConfigError
 from atoll.protocol import bls
+from atoll.protocol.bls_arkworks import Arkworks
+from atoll.protocol.bls_library import InUse
 from atoll.protocol.certificates import Bls, CertificateKind, Ecdsa, signer_of
 from atoll.protocol.obligations import committee_accounts
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.types import Address, Bitmap, Domain, JobId, RoundIndex
 from atoll.protocol.views import JobView
+from atoll.service.duties import certification
 from atoll.service.duties.certification import (
     ensure_key,
     ensure_sum,
@@ -114,6 +118,17 @@ async def test_a_key_is_registered_once_and_only_where_it_is_wanted() -> None:
     assert member.keys == {ME: bls.key_of(own_secret(member.effects.context))}
     with pytest.raises(ConfigError, match="is not known here"):
         await ensure_key(member.effects, PLAIN)
+
+
+@pytest.mark.parametrize("reason", [None, "arkworks and py-ecc differ in keys"])
+async def test_a_member_with_the_slow_library_is_warned(
+    monkeypatch: pytest.MonkeyPatch, reason: str | None
+) -> None:
+    monkeypatch.setattr(certification, "in_use", lambda: InUse(Arkworks(), reason))
+    with capture_logs() as logs:
+        await ensure_key(Member().effects, NEW)
+    warned = [line["cause"] for line in logs if line["event"] == "bls_by_the_reference"]
+    assert warned == ([reason] if reason else [])
 
 
 async def test_an_account_with_another_key_is_told_so() -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.contracts import reveal_of
 from tests.support.identities import cid, digest
-from tests.unit.protocol.network import Network, reveal_of
+from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 

@@ -13,6 +13,8 @@ import pytest
 from atoll.chain.keys import create_key
 from atoll.errors import ConfigError
 from atoll.numerics.kernels.engine import reference_engine
+from atoll.protocol.bls_arkworks import Arkworks
+from atoll.protocol.bls_library import InUse
 from atoll.protocol.types import BlockRef, Digest
 from atoll.service.config import GatewaySection
 from atoll.service.doctor import chain_checks, examine, file_checks, machine_checks
@@ -167,6 +169,15 @@ def test_slow_kernels_are_told_on_every_device(monkeypatch: pytest.MonkeyPatch) 
     for device, wanted in (("cpu", "C compiler (gcc or clang), then"), ("cuda", "PyTorch 2.10")):
         (finding,) = machine_checks._check_kernels(device)
         assert finding.level is Level.WARNING and wanted in (finding.next_step or "")
+
+
+@pytest.mark.parametrize("reason", [None, "arkworks and py-ecc differ in keys"])
+def test_what_signs_in_bls_is_named(monkeypatch: pytest.MonkeyPatch, reason: str | None) -> None:
+    used = InUse(Arkworks(), reason)
+    monkeypatch.setattr("atoll.protocol.bls_library.in_use", lambda: used)
+    (finding,) = machine_checks.check_bls()
+    assert finding.level is (Level.WARNING if reason else Level.OK)
+    assert (reason or "arkworks") in finding.text
 
 
 def test_this_machines_kernels_are_accepted() -> None:

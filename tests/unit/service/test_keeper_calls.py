@@ -21,7 +21,7 @@ from atoll.protocol.views import JobView
 from atoll.service.config import KeeperConfig
 from atoll.service.duties.send_keeper_calls import (
     EARNS,
-    OWN,
+    FOR_ITSELF,
     SUDDEN,
     SendClaimCredit,
     SendClaims,
@@ -292,7 +292,7 @@ def test_everything_that_anyone_may_do_is_sent() -> None:
     view: JobView = net.view
     for kind in set(Kind) - {Kind.SETTLE_LATE, Kind.CONTEST, Kind.LEAK}:
         assert SendKeeperCall(kind, *where).call(CALLS, view).label == kind.value
-    assert set(Kind) >= EARNS | SUDDEN | OWN
+    assert set(Kind) >= EARNS | SUDDEN | FOR_ITSELF
 
 
 # --- pay ---

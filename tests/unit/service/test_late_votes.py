@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.protocol.network import Network, Refused
+from tests.support.contracts import Refused
+from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 

@@ -16,9 +16,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.support.contracts import reveal_of
 from tests.support.identities import DOMAIN, JOB, cid, digest
 from tests.support.manifests import make_manifest, make_terms
-from tests.unit.protocol.network import Network, reveal_of
+from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.chain.deployment import Deployment

@@ -10,12 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-import dag_cbor
 import pytest
-from multiformats import CID
 from tests.support.disk import Disk
 
 from atoll.errors import DiskFull, StorageError
+from atoll.protocol.canonical import CidLink, encode
 from atoll.storage import DAG_CBOR, DAG_PB, Cid, LocalStore, MalformedDag
 from atoll.storage.block_links import MAX_ITEMS, cbor_links, links_of
 from atoll.storage.garbage_collection import SPARE
@@ -63,8 +62,13 @@ def test_each_reason_holds_on_its_own(store: LocalStore) -> None:
 
 def test_a_pin_reaches_through_documents(store: LocalStore) -> None:
     states = [store.add_bytes(os.urandom(MIB + 1)) for _ in range(2)]
-    linked = {"states": [CID.decode(str(cid)) for cid in states], "n": -5, "loss": 1.5, "x": None}
-    document = store.add_block(dag_cbor.encode(linked), DAG_CBOR)
+    linked = {
+        "states": [CidLink(cid.to_bytes()) for cid in states],
+        "n": -5,
+        "loss": 1.5,
+        "x": None,
+    }
+    document = store.add_block(encode(linked), DAG_CBOR)
     store.pin(document, "trace")
     age(store)
     store.collect()

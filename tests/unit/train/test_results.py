@@ -41,6 +41,7 @@ def test_windows_span_the_whole_set() -> None:
     assert window_starts(3, 1) == [0]
     assert window_starts(0, 3) == [0, 0, 0]
     assert window_starts(100, 5, range(2, 4)) == [50, 75]
+    assert window_starts(100, 5, stride=30) == [0, 0, 30, 60, 90]
 
 
 def test_a_batch_of_many_windows_takes_no_more_memory_than_one_of_few(job: Job) -> None:

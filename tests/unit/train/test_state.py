@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import dag_cbor
 import pytest
 import torch
+from libipld import decode_dag_cbor
 from tests.support.moments import warm
 from tests.unit.train.factories import DATA_SEED, SMALL_LAYOUT, Job, seat_state
 
@@ -22,6 +22,7 @@ from atoll.numerics.state_layout import (
 )
 from atoll.numerics.step import state_roots
 from atoll.numerics.tensors import CHUNK_BYTES, MAGIC, tree_root
+from atoll.protocol.canonical import encode
 from atoll.protocol.hashing import sha256
 from atoll.protocol.merkle import merkle_root
 from atoll.protocol.types import ZERO_DIGEST, SeatIndex
@@ -38,9 +39,9 @@ def with_header(data: bytes, **changes: object) -> bytes:
     """The same blob with some header entries replaced."""
     start = len(MAGIC) + 4
     end = start + int.from_bytes(data[len(MAGIC) : start], "little")
-    header = dag_cbor.decode(data[start:end])
+    header = decode_dag_cbor(data[start:end])
     assert isinstance(header, dict)
-    encoded = dag_cbor.encode(header | changes)  # type: ignore[operator]
+    encoded = encode(header | changes)  # type: ignore[operator]
     return MAGIC + len(encoded).to_bytes(4, "little") + encoded + data[end:]
 
 
@@ -114,7 +115,7 @@ def test_a_root_is_that_of_the_laws_tree_over_chunks_of_4_kib() -> None:
     for name, dtype, shape in (("a", "float32", [50, 50]), ("b", "int64", [3])):
         raw = tensors[name].numpy().tobytes()
         for index in range(-(-len(raw) // 4096)):
-            head = dag_cbor.encode(["atoll.chunk.v1", name, dtype, shape])
+            head = encode(["atoll.chunk.v1", name, dtype, shape])
             chunk = raw[4096 * index : 4096 * (index + 1)]
             leaves.append(sha256(head + index.to_bytes(8, "big") + chunk))
     assert len(leaves) == 4

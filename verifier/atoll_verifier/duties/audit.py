@@ -99,16 +99,16 @@ def _about(round: RoundIndex, seed: Digest, holder: HolderId) -> tuple[object, .
 def decide_audit(state: VerifierState, owed: tuple[Obligation, ...]) -> Decision:
     """What an auditor owes now, the most urgent round first."""
     wanted: list[AnyCommand] = []
-    for one in owed:
-        settled_round = state.view.settled_round(one.round)
+    for due in owed:
+        settled_round = state.view.settled_round(due.round)
         if settled_round is None:
             continue
-        if one.duty is Duty.AUDIT_REPORT:
-            wanted += _audit_report(state, settled_round, one)
-        elif one.duty is Duty.OPEN:
-            wanted += _open(state, settled_round, one)
-        elif one.duty is Duty.CHALLENGE:
-            wanted += _challenge(state, settled_round, one)
+        if due.duty is Duty.AUDIT_REPORT:
+            wanted += _audit_report(state, settled_round, due)
+        elif due.duty is Duty.OPEN:
+            wanted += _open(state, settled_round, due)
+        elif due.duty is Duty.CHALLENGE:
+            wanted += _challenge(state, settled_round, due)
     for settled_round in state.view.auditing(state.now):
         wanted += _again(state, settled_round)
     wanted += _wrong_work_tags(state)
@@ -121,9 +121,10 @@ def _audit_report(
     seed, behaviour = settled_round.record.audit_seed, state.setup.behaviour
     sealed = state.entries.of(SealAuditReport, *_about(settled_round.round, seed, owed.holder))
     if sealed is not None:
-        auditor = (owed.holder, state.me)
         body = AuditReport.from_bytes(sealed.body).hash
-        audit_report = audit_report_hash(settled_round.round_id, seed, auditor, body, sealed.salt)
+        audit_report = audit_report_hash(
+            settled_round.round_id, seed, owed.holder, state.me, body=body, salt=sealed.salt
+        )
         sent = behaviour.sent_audit_report(settled_round, audit_report)
         return [] if sent is None else [SendAuditReport(settled_round.round, sent)]
     return _sealing(state, settled_round, owed)
@@ -143,8 +144,8 @@ def _again(state: VerifierState, settled_round: SettledRound) -> list[AnyCommand
     seats = settled_round.duties_of(holder)
     owed = Obligation(Duty.OPEN, settled_round.round, settled_round.clock.open_end, holder, seats)
     audit_report = _audit_report(state, settled_round, owed)
-    said = SendAuditReport(settled_round.round, settled_round.audit_reports[holder])
-    return [command for command in audit_report if command != said] if seats else []
+    on_chain = SendAuditReport(settled_round.round, settled_round.audit_reports[holder])
+    return [command for command in audit_report if command != on_chain] if seats else []
 
 
 def _sealing(
@@ -195,10 +196,10 @@ def _wrong_work_tags(state: VerifierState) -> list[AnyCommand]:
     wanted: list[AnyCommand] = []
     view = state.view
     for settled_round in view.auditing(state.now):
-        for seat, told in settled_round.reveals.items():
-            found = replayed(state, settled_round, seat)
-            at = None if found is None else wrong_tag_at(settled_round, seat, found.work_tags)
-            slashed = view.providers[told.holder].is_slashed
+        for seat, revealed in settled_round.reveals.items():
+            replay = replayed(state, settled_round, seat)
+            at = None if replay is None else wrong_tag_at(settled_round, seat, replay.work_tags)
+            slashed = view.providers[revealed.holder].is_slashed
             is_open = settled_round.clock.takes_challenges(state.now) and not slashed
             if at is None or not is_open:
                 continue
@@ -217,8 +218,8 @@ def _challenge(
     if not state.setup.behaviour.may_accuse(state.view):
         return []
     challenge = SendChallenge(settled_round.round, seat, owed.at, spec, data.initial, owed=True)
-    found = replayed(state, settled_round, seat)
-    if found is None and owed.at == 0:
+    replay = replayed(state, settled_round, seat)
+    if replay is None and owed.at == 0:
         # Another journal had it. Which round of the reset period is false is in no audit report,
         # and whoever challenges a true one is slashed.
         again = replaying(
@@ -226,7 +227,7 @@ def _challenge(
         )
         if again.earlier:
             return [again]
-    if found is not None and found.earlier is not None:
-        round, at = found.earlier
+    if replay is not None and replay.earlier is not None:
+        round, at = replay.earlier
         challenge = replace(challenge, round=round, at=at, through_round=settled_round.round)
     return [challenge] if may_challenge(state, settled_round, challenge) else []

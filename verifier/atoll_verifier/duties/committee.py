@@ -163,10 +163,10 @@ class SendSettle(Transaction[Never]):
         shown = tuple(committee) if running.committee == running.ready else ()
         certified = Certified(self.verdict, shown, certificate)
         call = effects.calls.settle_words(view.job_id, running.votes, certified)
-        done = await effects.transact(view, self, call)
+        settled = await effects.transact(view, self, call)
         with suppress(RpcUnavailable):  # nothing waits for it, and the next settlement asks again
             await ensure_sum(effects, current, running)
-        return done
+        return settled
 
     async def _collect(
         self, effects: Effects, view: JobView, committee: list[Address]
@@ -203,11 +203,11 @@ def decide_committee(
     state: VerifierState, owed: tuple[Obligation, ...], line: int
 ) -> list[Decision]:
     """Readiness, the vote of the committee draw, the verdict and its settlement."""
-    duties = {one.duty: one for one in owed}
+    duties = {each.duty: each for each in owed}
     return [
         _decide_ready(state, duties.get(Duty.READY)),
         _decide_vote(state, duties.get(Duty.VOTE)),
-        _decide_verdict(state, [one for one in owed if one.duty is Duty.SIGN]),
+        _decide_verdict(state, [each for each in owed if each.duty is Duty.SIGN]),
         _decide_settle(state, line),
     ]
 
@@ -241,7 +241,7 @@ def _decide_verdict(state: VerifierState, owed: list[Obligation]) -> Decision:
     view, running = state.view, state.view.open
     if state.setup.behaviour.skips_signing(view):
         return Decision("verdict", "signs nothing, as its behaviour says")
-    late = [one for one in owed if running is None or one.round != running.round]
+    late = [each for each in owed if running is None or each.round != running.round]
     if late:
         return _decide_late(state, late[0])
     if not owed or running is None:
@@ -249,11 +249,11 @@ def _decide_verdict(state: VerifierState, owed: list[Obligation]) -> Decision:
     if signed_of(state, running) is not None:
         return Decision("verdict", f"signed round {running.round}")
     merged = merged_of(state)
-    own = None if merged is None else verdict_of(state, running.round, merged)
-    if own is None:
+    ours = None if merged is None else verdict_of(state, running.round, merged)
+    if ours is None:
         wanted = _working_out(state, running.round, merging(state), merged)
         return Decision("verdict", "merges" if wanted else "waits for the model", wanted)
-    verdict = state.setup.behaviour.verdict_override(view, own)
+    verdict = state.setup.behaviour.verdict_override(view, ours)
     where = (running.round, running.seed, running.votes_accumulator)
     sign = SignVerdict(*where, running.digest_of(verdict), verdict, state.now)
     return Decision("verdict", "signs", (sign,))
@@ -273,15 +273,15 @@ def _decide_late(state: VerifierState, owed: Obligation) -> Decision:
     settled_round = state.view.settled[owed.round]
     about = (settled_round.round, settled_round.record.seed, settled_round.record.votes)
     signed, merged = state.entries.of(SignVerdict, *about), checked_of(state)
-    own = None if merged is None else verdict_of(state, settled_round.round, merged)
-    if signed is None and own is None:
+    ours = None if merged is None else verdict_of(state, settled_round.round, merged)
+    if signed is None and ours is None:
         return Decision(
             "verdict", "merges what is settled already", _catching_up(state, settled_round)
         )
-    if signed is None and own is not None:
-        digest = certificate_hash(settled_round.round_id, *about[1:], own)
+    if signed is None and ours is not None:
+        digest = certificate_hash(settled_round.round_id, *about[1:], ours)
         if digest == settled_round.digest:
-            sign = SignVerdict(*about, digest, own, state.now)
+            sign = SignVerdict(*about, digest, ours, state.now)
             return Decision("verdict", "signs what is settled already", (sign,))
     if signed is None or signed.digest != settled_round.digest:
         return Decision("verdict", "the last certificate is not what we merged")

@@ -23,7 +23,8 @@ contract ImportStepsTest is Sources {
         uint64 limit = uint64(vm.parseJsonUint(json, ".limit"));
         for (uint256 i = 0; i < drawn.length; i++) {
             // Sequences of one token, four in a micro-batch, and of each its second word.
-            bytes memory attributes = abi.encodePacked(uint64(i / 4), uint64(4), uint64(1), uint64(2), uint64(0), limit);
+            bytes memory attributes =
+                abi.encodePacked(uint64(i / 4), uint64(4), uint64(1), uint64(2), uint64(0), limit, uint64(1));
             Need memory next = step.need(0x0002, attributes, 2 * (i % 4) + 1, opened);
             same(next.input, 0, "input");
             same(next.offset, 2 * (drawn[i] + 1), "offset");
@@ -36,7 +37,7 @@ contract ImportStepsTest is Sources {
         bytes[] memory opened = new bytes[](1);
         opened[0] = new bytes(128);
         bytes memory attributes =
-            abi.encodePacked(uint64(511), uint64(1), uint64(1), uint64(2), uint64(0), uint64(1_000_000));
+            abi.encodePacked(uint64(511), uint64(1), uint64(1), uint64(2), uint64(0), uint64(1_000_000), uint64(1));
         uint256 before = gasleft();
         step.need(0x0002, attributes, 0, opened);
         atMost(before - gasleft(), 180_000, "gas");

@@ -88,12 +88,17 @@ def round_history(ledger: Ledger, figures: Sequence[RoundFigures]) -> list[Round
     for row in round_rows(ledger):
         trained = _tokens(ledger, row["round"])
         tokens, wei = tokens + trained, wei + int(row["cost_wei"])
-        history.append(_round(row, losses, tokens=(trained, tokens), total_wei=wei))
+        history.append(_round(row, losses, tokens=trained, total_tokens=tokens, total_wei=wei))
     return history
 
 
 def _round(
-    row: Row, losses: Sequence[float | None], *, tokens: tuple[int, int], total_wei: int
+    row: Row,
+    losses: Sequence[float | None],
+    *,
+    tokens: int,
+    total_tokens: int,
+    total_wei: int,
 ) -> RoundHistory:
     number, seconds, is_settled = row["round"], row["seconds"], row["status"] == "settled"
     before, after = (losses[at] if at < len(losses) else None for at in (number, number + 1))
@@ -108,8 +113,8 @@ def _round(
         seats=len(row["seated"]),
         revealed=len(row["revealed"]),
         merged=row["merged"],
-        tokens=tokens[0],
-        total_tokens=tokens[1],
+        tokens=tokens,
+        total_tokens=total_tokens,
         cost=int(row["cost_wei"]) / TOKEN,
         total_cost=total_wei / TOKEN,
         loss_before=before,
@@ -126,10 +131,7 @@ def _tokens(ledger: Ledger, round: int) -> int:
 def seat_history(ledger: Ledger) -> list[SeatHistory]:
     """A row for each seat that somebody held in each round, oldest first."""
     view, of = ledger.view, SeatRows(ledger, str).of
-    opened = {  # the last opening of each: a void round opens anew, and its seats begin anew
-        item.event.round: item for item in ledger.items if isinstance(item.event, ev.RoundOpened)
-    }
-    history = []
+    opened, history = last_openings(ledger), []
     for round in map(RoundIndex, range(len(view.settled) + (view.open is not None))):
         settled = view.settled_round(round)
         paid = {} if settled is None else tokens_paid(view, settled)
@@ -145,7 +147,7 @@ def seat_history(ledger: Ledger) -> list[SeatHistory]:
                     state=row.state,
                     segments=row.segments,
                     tokens=paid.get(SeatIndex(seat), 0),
-                    seconds=_between(opened.get(round), committed),
+                    seconds=seconds_between(opened.get(round), committed),
                     paid=row.paid_wei / TOKEN,
                     text=row.text,
                 )
@@ -153,7 +155,15 @@ def seat_history(ledger: Ledger) -> list[SeatHistory]:
     return history
 
 
-def _between(start: Indexed | None, end: Indexed | None) -> int | None:
+def last_openings(ledger: Ledger) -> dict[int, Indexed]:
+    """Where each round was last opened: a void round opens anew, and its seats begin anew."""
+    return {
+        item.event.round: item for item in ledger.items if isinstance(item.event, ev.RoundOpened)
+    }
+
+
+def seconds_between(start: Indexed | None, end: Indexed | None) -> int | None:
+    """In the chain's time; None where one of the two is missing."""
     if start is None or end is None:
         return None
     return end.block.timestamp - start.block.timestamp

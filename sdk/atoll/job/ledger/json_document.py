@@ -18,8 +18,10 @@ from atoll.job.figures import RoundFigures, known
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.ledger.entries import REASONS, Moment, amounts_of, log_line
 from atoll.job.ledger.ledger import NOT_MOVES, Ledger, winner_of
+from atoll.job.ledger.overview import NOTHING_BESIDE, Beside, overview_document
 from atoll.job.ledger.round_rows import Row, round_rows
 from atoll.job.ledger.seat_rows import STATES, SeatRows
+from atoll.job.ledger.seat_sums import seats_document
 from atoll.job.ledger.work import Work, work_done
 from atoll.job.signs import Signs
 from atoll.protocol.game_records import GameRecord, parties, window_of
@@ -37,23 +39,29 @@ LOG_LINES: Final = 1000
 
 
 def job_document(
-    ledger: Ledger, figures: Sequence[RoundFigures] | None = None, name: Names = str
+    ledger: Ledger,
+    figures: Sequence[RoundFigures] | None = None,
+    name: Names = str,
+    beside: Beside = NOTHING_BESIDE,
 ) -> dict[str, Any]:
     """The document of one job. Raises ProtocolError before it exists.
 
     Args:
         figures: the models' losses; None takes what committees certified.
         name: what an account is called.
+        beside: what no event says.
     """
     view, rows = ledger.view, round_rows(ledger, name)
     figures = known(None, view) if figures is None else figures
-    work = work_done(view, view.settled)
+    work, grid = work_done(view, view.settled), _grid(ledger, name)
     return {
         "kind": "job",
-        "job": _job(ledger, rows),
+        "job": _job(ledger, rows, name),
+        **overview_document(ledger, rows, beside),
         "curve": [item.to_json_value() for item in figures],
         "rounds": rows,
-        "grid": _grid(ledger, name),
+        "grid": grid,
+        "seats": seats_document(ledger, grid["first"], name),
         "members": [_member(holder, ledger, work, name) for holder in _holders(view)],
         "games": [_game(game, ledger, name) for _, game in sorted(view.games.items())],
         "money": money_document(ledger, name) | {"moves": _moves(ledger, name)},
@@ -72,7 +80,7 @@ def name_of(names: Mapping[Address, str]) -> Names:
 # --- the job and its clock ---
 
 
-def _job(ledger: Ledger, rows: Sequence[Row]) -> dict[str, Any]:
+def _job(ledger: Ledger, rows: Sequence[Row], name: Names) -> dict[str, Any]:
     view, snapshot = ledger.view, JobSnapshot.of(ledger.view, ledger.now)
     terms = view.require_terms()
     return snapshot.to_json_value() | {
@@ -81,6 +89,7 @@ def _job(ledger: Ledger, rows: Sequence[Row]) -> dict[str, Any]:
         "cancelled": view.cancel_requested,
         "now": ledger.now,
         "submitter": view.submitter,
+        "submitter_name": name(view.submitter),
         "spec_cid": cid_text(view.spec_cid),
         "spec_digest": view.spec_digest.hex(),
         "seats": terms.seats,

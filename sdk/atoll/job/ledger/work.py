@@ -40,22 +40,22 @@ class Work:
 
 def work_done(view: JobView, rounds: Sequence[SettledRound]) -> dict[tuple[Role, Address], Work]:
     """Everyone who had a part in one of these rounds, providers first."""
-    done: dict[tuple[Role, Address], Work] = {}
+    by_member: dict[tuple[Role, Address], Work] = {}
     for settled in rounds:
         paid = tokens_paid(view, settled)
         for seat, reveal in sorted(settled.reveals.items()):
-            work = done.setdefault((Role.PROVIDER, reveal.account), Work())
+            work = by_member.setdefault((Role.PROVIDER, reveal.account), Work())
             work.rounds += 1
             work.paid_rounds += seat in paid
             work.tokens += paid.get(seat, 0)
     for settled in rounds:
         for account in signers(view, settled):
-            done.setdefault((Role.VERIFIER, account), Work()).rounds += 1
+            by_member.setdefault((Role.VERIFIER, account), Work()).rounds += 1
         for auditor, body in settled.opened_reports.items():
-            work = done.setdefault((Role.VERIFIER, view.verifiers[auditor].account), Work())
+            work = by_member.setdefault((Role.VERIFIER, view.verifiers[auditor].account), Work())
             work.audits += len(body.entries)
             work.mismatches += sum(not entry.is_valid for entry in body.entries)
-    return done
+    return by_member
 
 
 def tokens_paid(view: JobView, settled: SettledRound) -> dict[SeatIndex, int]:
@@ -71,9 +71,9 @@ def signers(view: JobView, settled: SettledRound) -> list[Address]:
     return [view.verifiers[settled.slots[slot]].account for slot in slots]
 
 
-def member_work(done: dict[tuple[Role, Address], Work]) -> list[dict[str, Any]]:
+def member_work(by_member: dict[tuple[Role, Address], Work]) -> list[dict[str, Any]]:
     """The same for JSON."""
     return [
         {"role": words(role), "account": account} | work.to_json_value()
-        for (role, account), work in done.items()
+        for (role, account), work in by_member.items()
     ]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-import dag_cbor
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,6 +20,7 @@ from atoll.numerics.batch import BatchPosition, DrawnWindows, Windows
 from atoll.numerics.state import SeatState
 from atoll.numerics.tokens import TokenSource
 from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.canonical import decode
 from atoll.protocol.checkpoint_commitments import StateRoots
 from atoll.protocol.draws import dropout_key
 from atoll.protocol.types import Digest, SeatIndex
@@ -95,7 +95,7 @@ class Reading:
 @lru_cache(maxsize=4096)
 def _name(tail: bytes) -> str:
     """Of the tensor whose chunks are hashed behind the tail."""
-    said = dag_cbor.decode(tail)
+    said = decode(tail, len(tail))
     assert isinstance(said, list)
     return str(said[1])
 
@@ -110,11 +110,11 @@ def _state(r: Reading) -> Tensor:
 
 
 def _tokens(r: Reading) -> Tensor:
-    size, seq, token_bytes, is_masked, limit = r.words
+    size, seq, token_bytes, is_masked, limit, stride = r.words
     c = r.sources.context
     windows = Windows(r.sources.tokens, seq, mask_bit=is_masked << 8 * token_bytes - 1)
     # A node does not say how large the batch is, and later draws change no earlier one.
-    drawn = DrawnWindows(windows, (r.iteration + 1) * size, size, limit)
+    drawn = DrawnWindows(windows, (r.iteration + 1) * size, size, limit, stride)
     position = BatchPosition(c.data_seed, c.seat, c.round, c.step, r.iteration)
     return windows.signed(drawn.starts(position)).to(torch.int32).flatten()
 

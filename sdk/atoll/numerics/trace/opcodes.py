@@ -41,9 +41,9 @@ class Op(IntEnum):
     # tree's, `root` is 0 for params and 1 for the optimiser, and the tail is what the tensor's
     # chunks are hashed behind. Where the optimiser root is 0 all under it reads as zeros.
     STATE = Row(0x0001, "first leaves root; prefix", "STATE", "f32")
-    TOKENS = Row(0x0002, "b T token_bytes masked limit", "TOKENS, CONTEXT",
+    TOKENS = Row(0x0002, "b T token_bytes masked limit stride", "TOKENS, CONTEXT",
         "i32 [b, T + 1] of the micro-batch: token ids, −1 − id where one is no target; sequence j "
-        "of it is draw iteration · b + j below limit")
+        "of it begins at stride times draw iteration · b + j below limit")
     IDS = Row(0x0003, "T", "TOKENS' node", "i32 [b, T]: what the model reads")
     TARGETS = Row(0x0004, "T", "TOKENS' node",
         "i32 [b, T]: the token after each; negative where it is no target")

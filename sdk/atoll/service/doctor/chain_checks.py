@@ -50,7 +50,7 @@ async def check_chain(subject: Subject) -> list[Finding]:
     findings, seen = await _check_endpoints(subject.rpc_urls)
     if not seen:
         return findings
-    findings += _check_clock(max(seen, key=lambda one: one.head.number))
+    findings += _check_clock(max(seen, key=lambda each: each.head.number))
     if subject.deployment is None:
         step = "pass --deployment FILE"
         return [*findings, warning("contracts", "no deployment file is named", step)]
@@ -58,9 +58,9 @@ async def check_chain(subject: Subject) -> list[Finding]:
         deployment = Deployment.load(subject.deployment)
     except AtollError as error:
         return [*findings, failure("contracts", str(error), error.next_step or "correct the file")]
-    wrong = [one for one in seen if one.chain_id != deployment.chain_id]
+    wrong = [each for each in seen if each.chain_id != deployment.chain_id]
     if wrong:
-        names = ", ".join(redact(one.url) for one in wrong)
+        names = ", ".join(redact(each.url) for each in wrong)
         text = f"{names}: chain {wrong[0].chain_id}, and the deployment is on {deployment.chain_id}"
         return [*findings, failure("chain id", text, "use endpoints of the deployment's chain")]
     findings.append(ok("chain id", f"{deployment.chain_id}, as the deployment says"))
@@ -83,9 +83,9 @@ async def _check_endpoints(urls: tuple[str, ...]) -> tuple[list[Finding], list[S
     if len(urls) == 1:
         step = "name a second endpoint of somebody else in rpc_urls"
         findings.append(warning("endpoints", "only one: its faults are yours", step))
-    heads = [one.head.number for one in seen]
+    heads = [each.head.number for each in seen]
     if heads and max(heads) - min(heads) > FAR_BLOCKS:
-        last = min(seen, key=lambda one: one.head.number)
+        last = min(seen, key=lambda each: each.head.number)
         text = f"{redact(last.url)} is {max(heads) - min(heads)} blocks behind another"
         findings.append(warning("endpoints", text, "put it last in rpc_urls, or take it out"))
     return findings, seen
@@ -93,15 +93,15 @@ async def _check_endpoints(urls: tuple[str, ...]) -> tuple[list[Finding], list[S
 
 async def _check_agreement(seen: list[SeenEndpoint]) -> list[Finding]:
     """Whether all endpoints give one block alike, which is deep enough for each to have it."""
-    number = min(one.head.number for one in seen) - DEEP_ENOUGH
+    number = min(each.head.number for each in seen) - DEEP_ENOUGH
     if len(seen) < 2 or number < 0:
         return []
-    provider = FailoverProvider([one.url for one in seen], chain_id=None)
+    provider = FailoverProvider([each.url for each in seen], chain_id=None)
     try:
-        said = await provider.ask_all("eth_getBlockByNumber", [hex(number), False], header)
+        blocks = await provider.ask_all("eth_getBlockByNumber", [hex(number), False], header)
     finally:
         await provider.disconnect()
-    given = {block: redact(url) for url, block in said.items()}
+    given = {block: redact(url) for url, block in blocks.items()}
     if len(given) < 2:
         return [ok("agreement", f"all endpoints give the same block {number}")]
     text = f"{' and '.join(given.values())} give different blocks {number}"
@@ -171,13 +171,13 @@ async def _check_money(chain: AtollChain, account: Address, subject: Subject) ->
     coin = await chain.native_balance(account)
     sent = coin // (price * LEAST_GAS)
     text = f"{account} has {coin / TOKEN:g} of the chain's coin, for about {sent:,} transactions"
-    found = [ok("gas", text)]
+    findings = [ok("gas", text)]
     step = f"send it at least {price * USUAL_GAS / TOKEN:g} of the chain's coin"
     if coin < price * LEAST_GAS:
-        found = [failure("gas", text, step)]
+        findings = [failure("gas", text, step)]
     elif coin < price * USUAL_GAS:
-        found = [warning("gas", text, step)]
-    return found + await _check_bond(chain, account, subject.owner)
+        findings = [warning("gas", text, step)]
+    return findings + await _check_bond(chain, account, subject.owner)
 
 
 def _check_fees(subject: Subject) -> Finding:

@@ -11,6 +11,7 @@ from atoll.service.doctor.file_checks import check_disk, check_key, check_modes,
 from atoll.service.doctor.findings import Finding, failure
 from atoll.service.doctor.gateway_checks import check_gateway
 from atoll.service.doctor.machine_checks import (
+    check_bls,
     check_memory,
     check_open_files,
     check_python,
@@ -25,11 +26,16 @@ async def examine(subject: Subject, *, numerics: bool = True) -> AsyncIterator[F
     """Every finding, as soon as it is there.
 
     Args:
-        numerics: whether torch is loaded and its arithmetic tried, which takes some seconds.
+        numerics: whether torch is loaded and its arithmetic tried, and what signs in BLS12-381,
+            which takes some seconds.
     """
+    tried: list[tuple[str, Check]] = [
+        ("torch", _apart(lambda: check_torch(subject))),
+        ("bls", _apart(check_bls)),
+    ]
     checks: list[tuple[str, Check]] = [
         ("python", _apart(check_python)),
-        *([("torch", _apart(lambda: check_torch(subject)))] if numerics else []),
+        *(tried if numerics else []),
         ("memory", _apart(check_memory)),
         ("open files", _apart(check_open_files)),
         ("key", _apart(lambda: check_key(subject))),

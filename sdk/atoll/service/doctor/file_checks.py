@@ -39,10 +39,10 @@ def check_key(subject: Subject) -> list[Finding]:
 def check_modes(subject: Subject) -> list[Finding]:
     """Whether anybody else on this machine can read keys, passwords or journals."""
     paths = private_paths(subject.keystore, subject.password_file, subject.data_dir)
-    found = [fault for path in paths if (fault := exposed(path)) is not None]
-    if not found and paths:
+    faults = [fault for path in paths if (fault := exposed(path)) is not None]
+    if not faults and paths:
         return [ok("modes", f"nobody else can use the {len(paths)} files and folders looked at")]
-    return [failure("modes", fault.text, fault.mends) for fault in found]
+    return [failure("modes", fault.text, fault.mends) for fault in faults]
 
 
 def check_disk(subject: Subject) -> list[Finding]:

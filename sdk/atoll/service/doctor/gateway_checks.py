@@ -37,8 +37,8 @@ async def check_gateway(subject: Subject) -> list[Finding]:
         return [failure("gateway", "public_url is set, and the port is any free one", step)]
     is_running = subject.data_dir is not None and holder_of(subject.data_dir) is not None
     if is_running:
-        found = [ok("port", f"{section.port or 'any'}: the running service has it")]
-        return found + await _check_reach(section, PROBE, b"")
+        findings = [ok("port", f"{section.port or 'any'}: the running service has it")]
+        return findings + await _check_reach(section, PROBE, b"")
     with tempfile.TemporaryDirectory() as folder:
         store = LocalStore(Path(folder), sync=False)
         block = secrets.token_bytes(BLOCK_BYTES)
@@ -48,8 +48,8 @@ async def check_gateway(subject: Subject) -> list[Finding]:
         except ConfigError as error:
             return [failure("port", str(error), error.next_step or "choose another port")]
         try:
-            found = [ok("port", f"{section.host}:{section.port or 'any'} can be listened on")]
-            return found + await _check_reach(section, str(store.add_block(block)), block)
+            findings = [ok("port", f"{section.host}:{section.port or 'any'} can be listened on")]
+            return findings + await _check_reach(section, str(store.add_block(block)), block)
         finally:
             await gateway.stop()
 

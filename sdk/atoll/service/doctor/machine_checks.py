@@ -37,12 +37,12 @@ def check_python() -> list[Finding]:
 def check_torch(subject: Subject) -> list[Finding]:
     """Whether torch is here, and whether this machine's arithmetic gives everybody's bits."""
     try:
-        found = version("torch")
+        installed = version("torch")
     except PackageNotFoundError:
         text = "torch is not installed: this machine can neither train nor replay"
         return [failure("torch", text, "pip install 'atoll[train]'")]
     device = subject.device or os.environ.get(DEVICE_VARIABLE, "cpu")
-    return [ok("torch", found), *_check_kernels(device)]
+    return [ok("torch", installed), *_check_kernels(device)]
 
 
 def _check_kernels(device: str) -> list[Finding]:
@@ -60,6 +60,17 @@ def _check_kernels(device: str) -> list[Finding]:
         step = f"install a C compiler (gcc or clang){also}, then run this again"
         return [warning("kernels", f"{text}, and are the slow ones", step)]
     return [ok("kernels", text)]
+
+
+def check_bls() -> list[Finding]:
+    """What signs and checks certificates in BLS12-381, tried against the reference."""
+    from atoll.protocol.bls_library import in_use  # noqa: PLC0415
+
+    used = in_use()
+    if used.reason is not None:
+        text = f"certificates in BLS12-381 by {used.library.name}, the slow one: {used.reason}"
+        return [warning("bls", text, "pip install --force-reinstall py-arkworks-bls12381")]
+    return [ok("bls", f"{used.library.name} gives what the reference gives")]
 
 
 def check_memory() -> list[Finding]:

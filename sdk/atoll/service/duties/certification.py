@@ -11,6 +11,7 @@ import structlog
 from atoll.chain.deployment import Deployment
 from atoll.errors import ConfigError
 from atoll.protocol import bls
+from atoll.protocol.bls_library import in_use
 from atoll.protocol.certificates import SIGNATURE_BYTES, Bls, CertificateKind, Ecdsa, Scheme
 from atoll.protocol.checkpoint_commitments import key_of
 from atoll.protocol.hashing import keccak256
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 REGISTRY = "BlsPolicy"
+REINSTALL: Final = (
+    "pip install --force-reinstall py-arkworks-bls12381: this one takes half a second"
+)
 SUM_PAYS_ROUNDS: Final = 4
 """Keeping the sum of a committee's keys costs no more than so many settlements save by it."""
 log = structlog.get_logger("atoll.certification")
@@ -65,6 +69,7 @@ async def scheme_of(effects: Effects, view: JobView, members: Iterable[Address])
     chain = effects.context.chain
     if kind_of(view, chain.deployment) is CertificateKind.ECDSA:
         return Ecdsa()
+    await asyncio.to_thread(in_use)  # tried once a process, for seconds
     asked = list(members)
     keys = await asyncio.gather(*(chain.bls_key(member) for member in asked))
     return Bls(dict(zip(asked, keys, strict=True)))
@@ -75,7 +80,9 @@ async def sound(
 ) -> tuple[Scheme, dict[Address, bytes]]:
     """The signatures that stand under the members' keys of now; whose does not is left out."""
     scheme = await scheme_of(effects, view, signed)
-    kept = {who: one for who, one in signed.items() if scheme.is_of(who, digest, one)}
+    kept = {
+        who: signature for who, signature in signed.items() if scheme.is_of(who, digest, signature)
+    }
     for who in signed.keys() - kept.keys():
         log.warning("signature_excluded", job=view.job_id, account=who)
     return scheme, kept
@@ -92,6 +99,9 @@ async def ensure_key(effects: Effects, view: JobView) -> None:
     chain, me = context.chain, context.me
     if kind_of(view, chain.deployment) is CertificateKind.ECDSA:
         return
+    used = await asyncio.to_thread(in_use)
+    if used.reason is not None:
+        log.warning("bls_by_the_reference", cause=used.reason, next_step=REINSTALL)
     secret = own_secret(context)
     key, known = bls.key_of(secret), await chain.bls_key(me)
     if known == key:

@@ -98,12 +98,12 @@ class SendChallenge(Transaction[NotChallenged]):
         shown = SHOWN(self.manifest, self.initial, model, effects.store_dir)
         roots, header = await effects.work_soon(shown)
         try:
-            said = SeatStatements.of(view, (self.round, self.seat), roots, header)
-            said = replace(said, member=self.member, through_round=self.through_round)
-            is_update_proof = self.at == said.segments
+            statements = SeatStatements.of(view, self.round, self.seat, roots, header)
+            statements = replace(statements, member=self.member, through_round=self.through_round)
+            is_update_proof = self.at == statements.segments
             segment = self.at - is_update_proof
-            evidence = said.evidence(segment, is_update_proof=is_update_proof)
-            claim = said.claim(segment, is_update_proof=is_update_proof)
+            evidence = statements.evidence(segment, is_update_proof=is_update_proof)
+            claim = statements.claim(segment, is_update_proof=is_update_proof)
         except ProtocolError as error:
             return Done(NotChallenged(str(error)))
         if len(evidence) > MOST_CALLDATA - _BESIDE:
@@ -138,13 +138,13 @@ class SendChallenge(Transaction[NotChallenged]):
         return terms.provider_bond if self.member == NO_HOLDER else terms.verifier_bond
 
 
-async def _others_owed(effects: Effects, view: JobView, one: SendChallenge) -> int:
+async def _others_owed(effects: Effects, view: JobView, challenge: SendChallenge) -> int:
     """How many further accusations of ours are to be played: each is dropped for itself."""
     now = (await effects.context.chain.head()).timestamp
     view = effects.context.follower.views.get(view.job_id, view)
     owed = obligations_of(view, effects.context.me, now)
     about = {(o.round, o.seats) for o in owed if o.duty is Duty.CHALLENGE}
-    return len(about - {(one.round, (one.seat,))})
+    return len(about - {(challenge.round, (challenge.seat,))})
 
 
 async def _allow(effects: Effects, bond: int) -> None:
@@ -209,11 +209,15 @@ def one_at_a_time(state: State[S], wanted: list[AnyCommand]) -> tuple[AnyCommand
     one run are one. What our audit report accuses is brought in time all the same: it costs more
     not to.
     """
-    challenges = [one for one in wanted if isinstance(one, SendChallenge)]
-    chosen = {one.run for one in challenges if one.owed and state.now >= _last_time(state, one)}
+    challenges = [command for command in wanted if isinstance(command, SendChallenge)]
+    chosen = {
+        command.run
+        for command in challenges
+        if command.owed and state.now >= _last_time(state, command)
+    }
     games = state.view.games.values()
     if not _is_under_way(state) and not any(_takes_our_time(state, game) for game in games):
-        free = (one.run for one in challenges if not _has_failed(state, one.key))
+        free = (command.run for command in challenges if not _has_failed(state, command.key))
         chosen.update(islice(free, 1))
     return tuple(o for o in wanted if not isinstance(o, SendChallenge) or o.run in chosen)
 
@@ -265,10 +269,10 @@ def valid_authors(
     It speaks of all rounds that the seat's state comes from. Wrong work_tags are no claim; they are
     contested.
     """
-    told, key = settled_round.reveals[seat], settled_round.key_of(seat)
-    if key is None or key_hash(key) != told.reveal.key_hash:
+    revealed, key = settled_round.reveals[seat], settled_round.key_of(seat)
+    if key is None or key_hash(key) != revealed.reveal.key_hash:
         return
-    work_tags = told.work_tags(key)
+    work_tags = revealed.work_tags(key)
     for auditor, body in settled_round.opened_reports.items():
         author = view.verifiers[auditor]
         right = AuditEntry.valid(seat, author.account, work_tags)

@@ -40,8 +40,8 @@ class Disagreed(Entry):
     certified: Digest
 
     def __str__(self) -> str:
-        own, certified = self.own.hex()[:16], self.certified.hex()[:16]
-        return f"our merge of round {self.round} is {own}…, its certificate says {certified}…"
+        ours, certified = self.own.hex()[:16], self.certified.hex()[:16]
+        return f"our merge of round {self.round} is {ours}…, its certificate says {certified}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +89,22 @@ def disagreement(state: State[S]) -> Disagreed | None:
     if merged is None:
         return None
     settled_round = state.view.settled[-1]
-    own, certified = merged.verdict.state, settled_round.verdict.state
-    return None if own == certified else Disagreed(settled_round.round, own, certified)
+    ours, certified = merged.verdict.state, settled_round.verdict.state
+    return None if ours == certified else Disagreed(settled_round.round, ours, certified)
 
 
 def decide_disagreement(state: State[S]) -> Decision:
     """Notes it, and says it where that still saves the missed duty."""
-    found = disagreement(state)
-    if found is None:
+    disagreed = disagreement(state)
+    if disagreed is None:
         return Decision("agreement", "no certificate is another than our own merge")
     wanted: list[AnyCommand] = []
-    if state.entries.of(NoteDisagreement) != found:
-        wanted.append(NoteDisagreement(found))
+    if state.entries.of(NoteDisagreement) != disagreed:
+        wanted.append(NoteDisagreement(disagreed))
     running = state.view.open
     if running is not None and may_disagree(state):
-        wanted.append(SendDisagree(running.round, running.seed, found.own))
-    return Decision("agreement", f"stops: {found}", tuple(wanted))
+        wanted.append(SendDisagree(running.round, running.seed, disagreed.own))
+    return Decision("agreement", f"stops: {disagreed}", tuple(wanted))
 
 
 def may_disagree(state: State[S]) -> bool:
@@ -122,7 +122,7 @@ def may_disagree(state: State[S]) -> bool:
 def decide_model(state: State[S]) -> Decision:
     """Gets the model of the running round, from our own merge where that gave it."""
     merged = checked_of(state)
-    own = b""
+    ours = b""
     if merged is not None and merged.verdict.state == state.view.model:
-        own = merged.verdict.cid
-    return decide_round_start(state, own)
+        ours = merged.verdict.cid
+    return decide_round_start(state, ours)

@@ -90,7 +90,7 @@ class DoCompareSigners(Work[SignersCompared]):
         settled_round = view.settled[self.round]
         committee = tuple(committee_accounts(view, settled_round))
         certificate, signers = await _of_settlement(effects, view, settled_round)
-        found: list[TwoSignatures] = []
+        equivocators: list[TwoSignatures] = []
         for slot in map(SlotIndex, bits(settled_round.signers)):
             holder = settled_round.slots[slot]
             who = view.verifiers[holder].account
@@ -104,8 +104,8 @@ class DoCompareSigners(Work[SignersCompared]):
                     continue
                 shown, together = alone(other), (who,)
             log.warning("equivocated", job=view.job_id, round=settled_round.round, account=who)
-            found.append(TwoSignatures(holder, alone(mine), shown, together))
-        return Done(SignersCompared(tuple(found)))
+            equivocators.append(TwoSignatures(holder, alone(mine), shown, together))
+        return Done(SignersCompared(tuple(equivocators)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ class SendEquivocated(ContractCall):
 
     def call(self, calls: Calls, view: JobView) -> Call:
         settled_round, shown = view.settled[self.round], self.shown
-        own = Certified(self.verdict, (view.verifiers[shown.holder].account,), shown.own)
+        ours = Certified(self.verdict, (view.verifiers[shown.holder].account,), shown.own)
         certified = Certified(settled_round.verdict, shown.together, shown.certified)
-        return calls.about(settled_round).equivocated(shown.holder, (own, certified))
+        return calls.about(settled_round).equivocated(shown.holder, (ours, certified))
 
 
 def note_name(view: JobView, round: RoundIndex, digest: Digest) -> str:
@@ -139,10 +139,10 @@ async def heard(
 ) -> bytes | None:
     """A member's signature of a digest, from our journal or its gateway; kept once it was heard."""
     name, journal = note_name(view, round, digest), effects.context.journal
-    own = member == effects.context.me
-    kept = journal.note(name if own else f"{name}/{member}")
+    is_ours = member == effects.context.me
+    kept = journal.note(name if is_ours else f"{name}/{member}")
     gateway = view.gateways.get(member, "")
-    if kept is not None or own or not gateway:
+    if kept is not None or is_ours or not gateway:
         return kept
     size = signature_bytes(kind_of(view, effects.context.chain.deployment))
     with suppress(NotFound):
@@ -199,10 +199,13 @@ def decide_equivocation(state: State[S]) -> Decision:
     if compared is None:
         wanted: tuple[AnyCommand, ...] = (DoCompareSigners(settled_round.round, digest),)
         return Decision("equivocation", "looks who signed two verdicts", wanted)
-    penalties = {one.holder: state.view.verifiers[one.holder].penalties for one in compared.found}
+    penalties = {
+        signatures.holder: state.view.verifiers[signatures.holder].penalties
+        for signatures in compared.found
+    }
     due = [
-        SendEquivocated(settled_round.round, verdict, one)
-        for one in compared.found
-        if (settled_round.round, MissedDuty.EQUIVOCATED) not in penalties[one.holder]
+        SendEquivocated(settled_round.round, verdict, signatures)
+        for signatures in compared.found
+        if (settled_round.round, MissedDuty.EQUIVOCATED) not in penalties[signatures.holder]
     ]
     return Decision("equivocation", f"{len(compared.found)} signed two verdicts", tuple(due))

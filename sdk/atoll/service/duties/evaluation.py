@@ -97,18 +97,18 @@ def loss_of(state: State[S], round: RoundIndex) -> bytes | None:
         return None
     if not manifest.data.is_evaluated:
         return NO_LOSS
-    found = state.entries.of(DoEvaluate, round, initial_state.digest)
-    return None if found is None else found.loss
+    evaluated = state.entries.of(DoEvaluate, round, initial_state.digest)
+    return None if evaluated is None else evaluated.loss
 
 
 def verdict_of(
-    state: State[S], round: RoundIndex, merged: RoundMerged, told: bytes | None = None
+    state: State[S], round: RoundIndex, merged: RoundMerged, believed: bytes | None = None
 ) -> Verdict | None:
     """The verdict that a merge and the loss give; None while we have not worked the loss out.
 
     Args:
-        told: a loss that is believed until then.
+        believed: a loss that is believed until then.
     """
     loss = loss_of(state, round)
-    loss = told if loss is None else loss
+    loss = believed if loss is None else loss
     return None if loss is None else replace(merged.verdict, loss=loss)

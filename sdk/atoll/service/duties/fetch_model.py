@@ -35,8 +35,8 @@ async def model_of_round(effects: Effects, view: JobView, round: int, manifest: 
     if parent is None:
         raise ProtocolError(f"round {round - 1} is not settled")
     about = (round, parent.verdict.state)
-    found = effects.context.journal.read(view.job_id, key_of(DoPrepareRoundStart, *about))
-    opened = found.of(DoPrepareRoundStart, *about)
+    entries = effects.context.journal.read(view.job_id, key_of(DoPrepareRoundStart, *about))
+    opened = entries.of(DoPrepareRoundStart, *about)
     cid = parent.verdict.cid if opened is None else opened.cid
     limit = max_state_bytes(Manifest.from_bytes(manifest))
     prefer = committee_gateways(view, parent.round)

@@ -115,10 +115,10 @@ class SendMove(Transaction[NoMove]):
         """The move; what the operations need for a proof is asked of their contracts."""
         position = Position(record.claim, record.began_at, self.is_holder, record.moves)
         while True:
-            found = await effects.play(self.function(task, position, effects.store_dir))
-            if not isinstance(found, Question):
-                return found
-            answer = await self._need(effects, found)
+            next_step = await effects.play(self.function(task, position, effects.store_dir))
+            if not isinstance(next_step, Question):
+                return next_step
+            answer = await self._need(effects, next_step)
             position = replace(position, answers=(*position.answers, answer))
 
     async def _need(self, effects: Effects, asked: Question) -> Need:
@@ -133,9 +133,9 @@ class SendMove(Transaction[NoMove]):
         round, seat = RoundIndex(claim.round), SeatIndex(claim.seat)
         job, holder = Manifest.from_bytes(self.manifest), view.settled[round].seats[seat]
         earlier = []
-        for one in earlier_rounds(view, job, round, seat, holder):
-            cid = await model_of_round(effects, view, one, self.manifest)
-            earlier.append(EarlierRound(one, view.settled[one].record.seed, cid))
+        for before in earlier_rounds(view, job, round, seat, holder):
+            cid = await model_of_round(effects, view, before, self.manifest)
+            earlier.append(EarlierRound(before, view.settled[before].record.seed, cid))
         return JudgeTask(
             job=view.job_id,
             manifest=self.manifest,

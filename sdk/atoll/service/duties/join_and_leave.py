@@ -78,9 +78,9 @@ class SendJoin(ContractCall):
             await _ensure_stake(effects, view, self)
             if self.role is Role.VERIFIER:
                 await ensure_key(effects, view)
-            done = await ContractCall.perform(self, effects, view)
-            effects.joined[view.job_id] = done.block
-            return done
+            sent = await ContractCall.perform(self, effects, view)
+            effects.joined[view.job_id] = sent.block
+            return sent
 
 
 @dataclass(frozen=True, slots=True)

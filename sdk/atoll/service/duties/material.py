@@ -114,10 +114,10 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
         return ()  # a job has one
 
     async def perform(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
-        done = await self._vetted(effects, view)
-        if isinstance(done.entry, JobRefused):
-            await _let_go(effects, view, done.entry)
-        return done
+        vetted = await self._vetted(effects, view)
+        if isinstance(vetted.entry, JobRefused):
+            await _let_go(effects, view, vetted.entry)
+        return vetted
 
     async def _vetted(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
         config, is_bound = effects.context.config, view.is_bound(effects.context.me)
@@ -227,10 +227,10 @@ class DoFetchData(Work[DataReady | JobRefused]):
         return ()
 
     async def perform(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
-        done = await self._vetted(effects, view)
-        if isinstance(done.entry, JobRefused):
-            await _let_go(effects, view, done.entry)
-        return done
+        vetted = await self._vetted(effects, view)
+        if isinstance(vetted.entry, JobRefused):
+            await _let_go(effects, view, vetted.entry)
+        return vetted
 
     async def _vetted(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
         manifest = Manifest.from_bytes(self.manifest)
@@ -315,8 +315,8 @@ def has_material(state: State[S]) -> bool:
 
 def spec_of(entries: Entries) -> bytes | None:
     """The job's manifest in bytes, once it is here and fits this machine."""
-    found = entries.of(DoFetchSpec)
-    return found.manifest if isinstance(found, SpecReady) else None
+    fetched = entries.of(DoFetchSpec)
+    return fetched.manifest if isinstance(fetched, SpecReady) else None
 
 
 def manifest_of(entries: Entries) -> Manifest | None:
@@ -327,8 +327,8 @@ def manifest_of(entries: Entries) -> Manifest | None:
 
 def refusal(entries: Entries) -> JobRefused | None:
     """Why the job is not for this machine; None where it is, or is not known yet."""
-    found = (entries.of(DoFetchSpec), entries.of(DoFetchData))
-    return next((entry for entry in found if isinstance(entry, JobRefused)), None)
+    fetched = (entries.of(DoFetchSpec), entries.of(DoFetchData))
+    return next((entry for entry in fetched if isinstance(entry, JobRefused)), None)
 
 
 @lru_cache(maxsize=64)

@@ -103,12 +103,14 @@ class DoReplay(Work[SeatReplayed]):
         model = await model_of_round(effects, view, self.round_id.round, self.manifest)
         cids = [await model_of_round(effects, view, e.round, self.manifest) for e in self.earlier]
         found_at = zip(self.earlier, cids, strict=True)
-        earlier = tuple(replace(one, cid=cid) for one, cid in found_at)
-        log.info("replays", **where, segments=self._told, earlier_rounds=len(earlier))
+        earlier = tuple(replace(start, cid=cid) for start, cid in found_at)
+        log.info("replays", **where, segments=self._segments_said, earlier_rounds=len(earlier))
         call = self.function(replace(self, earlier=earlier), model, effects.store_dir)
         due = view.settled[self.round_id.round].clock.audit_end
         work = await effects.work(call, due=due)
-        segments = len(work.work_tags) + (work.mismatch_at == len(work.work_tags) < self._told)
+        segments = len(work.work_tags) + (
+            work.mismatch_at == len(work.work_tags) < self._segments_said
+        )
         steps = segments * Manifest.from_bytes(self.manifest).inner.segment
         measures = {"replayed_segments": segments, "replayed_steps": steps}
         for name, value in (*measures.items(), ("replay_seconds", work.seconds)):
@@ -121,12 +123,12 @@ class DoReplay(Work[SeatReplayed]):
         elif entry.is_valid:
             log.info("agrees", **where, seconds=round(work.seconds, 1))
         else:
-            what = "its update" if entry.at == self._told else f"segment {entry.at}"
+            what = "its update" if entry.at == self._segments_said else f"segment {entry.at}"
             log.info("mismatch", **where, what=what)
         return Done(SeatReplayed(entry, work.work_tags, work.seconds, before))
 
     @property
-    def _told(self) -> int:
+    def _segments_said(self) -> int:
         """Segments that the seat says to have done."""
         return CheckpointCommitments.from_bytes(self.checkpoint_commitments).segments
 
@@ -135,26 +137,31 @@ def replaying(
     view: JobView, settled_round: SettledRound, seat: SeatIndex, manifest: bytes, function: Replay
 ) -> DoReplay:
     """The replay of a seat's settled round."""
-    told, round_id = settled_round.reveals[seat], settled_round.round_id
-    reveal = told.reveal
+    revealed, round_id = settled_round.reveals[seat], settled_round.round_id
+    reveal = revealed.reveal
     model = settled_round.record.model if settled_round.round else None
-    said = (settled_round.record.seed, reveal.checkpoint_commitments, reveal.update_root, model)
+    commitments = (
+        settled_round.record.seed,
+        reveal.checkpoint_commitments,
+        reveal.update_root,
+        model,
+    )
     earlier = _earlier(view, settled_round, seat, manifest)
-    return DoReplay(round_id, seat, told.commitment, *said, manifest, function, earlier)
+    return DoReplay(round_id, seat, revealed.commitment, *commitments, manifest, function, earlier)
 
 
 def _earlier(
     view: JobView, settled_round: SettledRound, seat: SeatIndex, manifest: bytes
 ) -> tuple[EarlierSaid, ...]:
     job, holder = Manifest.from_bytes(manifest), settled_round.reveals[seat].holder
-    found = []
+    earlier = []
     for round in earlier_rounds(view, job, settled_round.round, seat, holder):
         before = view.settled[round]
         reveal = before.reveals[seat].reveal
         model = before.record.model if round else None
-        said = (reveal.checkpoint_commitments, reveal.update_root, model)
-        found.append(EarlierSaid(round, before.record.seed, *said))
-    return tuple(found)
+        commitments = (reveal.checkpoint_commitments, reveal.update_root, model)
+        earlier.append(EarlierSaid(round, before.record.seed, *commitments))
+    return tuple(earlier)
 
 
 def replayed(state: State[S], settled_round: SettledRound, seat: SeatIndex) -> SeatReplayed | None:
@@ -171,8 +178,8 @@ def wrong_tag_at(
 
     None before there is a key, and where it is not the one that the seat had committed to.
     """
-    told, key = settled_round.reveals[seat], settled_round.key_of(seat)
+    revealed, key = settled_round.reveals[seat], settled_round.key_of(seat)
     if key is None or seat in settled_round.leaks:
         return None
-    pairs = enumerate(zip(work_tags, told.work_tags(key), strict=False))
+    pairs = enumerate(zip(work_tags, revealed.work_tags(key), strict=False))
     return next((segment for segment, (ours, theirs) in pairs if ours != theirs), None)

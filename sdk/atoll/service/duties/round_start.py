@@ -93,10 +93,11 @@ async def first_model(effects: Effects, view: JobView, manifest: bytes) -> Round
         MachineFault: the two are not the same.
     """
     opened = await effects.work_soon(MAKE_INITIAL_STATE(manifest, effects.store_dir))
-    told = effects.context.journal.read(view.job_id).of(DoFetchData)
-    if isinstance(told, DataReady) and opened.digest != told.initial:
+    fetched = effects.context.journal.read(view.job_id).of(DoFetchData)
+    if isinstance(fetched, DataReady) and opened.digest != fetched.initial:
         raise MachineFault(
-            f"the first model was {told.initial.hex()}, and made again it is {opened.digest.hex()}",
+            f"the first model was {fetched.initial.hex()}, "
+            f"and made again it is {opened.digest.hex()}",
             next_step="test this machine's memory; nothing is trained or judged from it",
         )
     await effects.keep(view, 0, opened.cid)
@@ -106,11 +107,11 @@ async def first_model(effects: Effects, view: JobView, manifest: bytes) -> Round
 # --- decisions ---
 
 
-def decide_round_start(state: State[S], own: bytes = b"") -> Decision:
+def decide_round_start(state: State[S], ours: bytes = b"") -> Decision:
     """Gets the global state that the running round starts from.
 
     Args:
-        own: where it is, if our own merge made it: then nobody has to serve it.
+        ours: where it is, if our own merge made it: then nobody has to serve it.
     """
     spec, view = spec_of(state.entries), state.view
     if view.phase is Phase.CLOSED:
@@ -119,16 +120,16 @@ def decide_round_start(state: State[S], own: bytes = b"") -> Decision:
         return Decision("round start", "waits for the manifest and the data")
     if round_start_of(state) is not None:
         return Decision("round start", "the round's global state is here")
-    command = preparing(state, view.round, spec, own)
+    command = preparing(state, view.round, spec, ours)
     return Decision("round start", "the round's global state is not here", (command,))
 
 
-def preparing(state: State[S], round: int, spec: bytes, own: bytes = b"") -> DoPrepareRoundStart:
+def preparing(state: State[S], round: int, spec: bytes, ours: bytes = b"") -> DoPrepareRoundStart:
     """What brings the state that a round starts from, or started from."""
     parent = state.view.settled[round - 1].verdict if round else None
     if parent is None:
         return DoPrepareRoundStart(round, spec, None, None)
-    return DoPrepareRoundStart(round, spec, own or parent.cid, parent.state, is_own=bool(own))
+    return DoPrepareRoundStart(round, spec, ours or parent.cid, parent.state, is_own=bool(ours))
 
 
 def round_start_of(state: State[S]) -> RoundStartReady | None:

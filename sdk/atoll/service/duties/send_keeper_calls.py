@@ -32,7 +32,7 @@ S = TypeVar("S")
 log = structlog.get_logger("atoll.keeper_calls")
 AT_ONCE: Final = 4
 """So that a long list does not fill the queue in front of a commit."""
-OWN: Final = frozenset({KeeperCallKind.CLAIM, KeeperCallKind.RELEASE})
+FOR_ITSELF: Final = frozenset({KeeperCallKind.CLAIM, KeeperCallKind.RELEASE})
 """What everybody does for itself."""
 EARNS: Final = frozenset(
     {
@@ -173,7 +173,7 @@ def decide_keeper_calls(
         return Decision("keeper_calls", "the job is not known yet")
     if only is None and view.holder_of(state.me) is None:
         return Decision("keeper_calls", "we have no part in the job")
-    kinds = frozenset(KeeperCallKind) - OWN if only is None else only
+    kinds = frozenset(KeeperCallKind) - FOR_ITSELF if only is None else only
     if not is_turn(view, line, state.now, config):
         kinds -= SUDDEN
     due = [
@@ -218,7 +218,7 @@ def _is_worth(view: JobView, item: KeeperCall) -> bool:
 
 def is_left(view: JobView, me: Address, now: int) -> bool:
     """Whether a call is due that is ours unless somebody before us in line makes it."""
-    due = (i.call not in OWN and _is_worth(view, i) for i in keeper_calls(view, now))
+    due = (i.call not in FOR_ITSELF and _is_worth(view, i) for i in keeper_calls(view, now))
     return view.holder_of(me) is not None and any(due)
 
 
@@ -240,16 +240,16 @@ def decide_pay(state: State[S], when: str) -> Decision:
     if view.terms is None:
         return Decision("pay", "the job is not known yet")
     everyone = (h for role in Role for h in view.holders(role).values())
-    own = {(h.role, h.id): h for h in everyone if h.account == state.me}
-    found = (item for item in money(view, state.now) if item.call in OWN)
-    mine = [item for item in found if (item.role, item.holder) in own]
-    over = {key for key, holder in own.items() if holder.is_released}
+    ours = {(h.role, h.id): h for h in everyone if h.account == state.me}
+    due_calls = (item for item in money(view, state.now) if item.call in FOR_ITSELF)
+    mine = [item for item in due_calls if (item.role, item.holder) in ours]
+    over = {key for key, holder in ours.items() if holder.is_released}
     over |= {(item.role, item.holder) for item in mine if item.call is KeeperCallKind.RELEASE}
     claims_all = when == "each" or (when == "end" and is_over(view, state.now))
-    claims_for = set(own) if claims_all else over if when == "end" else set()
+    claims_for = set(ours) if claims_all else over if when == "end" else set()
     due = [i for i in mine if i.call is KeeperCallKind.RELEASE or (i.role, i.holder) in claims_for]
     commands = _together(view, due)
-    if claims_all or (own and claims_for == set(own)):
+    if claims_all or (ours and claims_for == set(ours)):
         commands += _credits(state)
     reason = f"{len(due)} of {len(mine)} claims and releases are due now"
     return Decision("pay", reason, tuple(commands))

@@ -20,7 +20,7 @@ from atoll.protocol.views import JobView
 from atoll.service.commands import ContractCall
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.round_start import round_start_at
-from atoll.service.duties.updates import DoGetUpdate, getting
+from atoll.service.duties.updates import DoGetUpdate, RoundOfUpdates, getting
 from atoll.service.machine import AnyCommand, Decision, State
 
 S = TypeVar("S")
@@ -86,17 +86,17 @@ def _of_round(
 ) -> list[AnyCommand]:
     seats = lacks_vote(state.view, settled_round, held, state.now)
     initial_state = round_start_at(state, settled_round.round)
-    found = {
+    seen_updates = {
         seat: state.entries.of(
             DoGetUpdate, settled_round.round, settled_round.reveals[seat].commitment
         )
         for seat in seats
     }
-    missing = [seat for seat, entry in found.items() if entry is None]
+    missing = [seat for seat, entry in seen_updates.items() if entry is None]
     has = to_bitmap(
-        seat for seat, entry in found.items() if entry is not None and entry.is_available
+        seat for seat, entry in seen_updates.items() if entry is not None and entry.is_available
     )
-    where = (
+    where = RoundOfUpdates(
         settled_round.round,
         settled_round.record.seed,
         spec,

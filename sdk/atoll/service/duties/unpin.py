@@ -114,8 +114,8 @@ def decide_unpin(state: State[S], *, looks: bool = True) -> Decision:
     manifest = manifest_of(state.entries)
     if manifest is None and looks and not is_over(view, state.block_time):
         return Decision("unpin", "waits for the manifest, which says how long a reset period is")
-    done = state.entries.of(DoUnpin)
-    first = 0 if done is None else done.below
+    unpinned = state.entries.of(DoUnpin)
+    first = 0 if unpinned is None else unpinned.below
     # Whoever audits a round, or plays a game about it, runs it again from what it began with. A
     # challenge of its window's last block is in the view once that is confirmed.
     audited = [settled_round.round for settled_round in view.auditing(state.block_time)]

@@ -79,11 +79,11 @@ class DoGetUpdate(Work[UpdateSeen]):
             await effects.fetch_spread(view, self.round, cid, limit, self.account)
         except UNFETCHABLE_CONTENT:
             return Done(UpdateSeen(False))
-        found = self
+        fetched = self
         if not self.initial_state:
             model = await model_of_round(effects, view, self.round, self.manifest)
-            found = replace(self, initial_state=model)
-        call = IS_CANONICAL(found, effects.store_dir)
+            fetched = replace(self, initial_state=model)
+        call = IS_CANONICAL(fetched, effects.store_dir)
         return Done(UpdateSeen(await effects.work_soon(call)))
 
 
@@ -101,17 +101,39 @@ def decide_updates(state: State[S]) -> Decision:
 
 
 def _getting(running: OpenRound, spec: bytes, initial_state: RoundStartReady) -> list[DoGetUpdate]:
-    where = (running.round, running.seed, spec, initial_state.cid)
-    return [getting(s, told, where) for s, told in running.reveals.items() if told.segments]
+    where = RoundOfUpdates(running.round, running.seed, spec, initial_state.cid)
+    return [
+        getting(s, revealed, where) for s, revealed in running.reveals.items() if revealed.segments
+    ]
 
 
-def getting(
-    seat: SeatIndex, told: SeatReveal, where: tuple[RoundIndex, Digest, bytes, bytes]
-) -> DoGetUpdate:
-    """What brings a seat's update; `where` is round, data seed, manifest and the model's CID."""
-    round, seed, spec, initial_state = where
-    update = RevealedUpdate(seat, told.reveal.update_cid, told.reveal.update_root)
-    return DoGetUpdate(round, told.commitment, told.account, update, seed, spec, initial_state)
+@dataclass(frozen=True, slots=True)
+class RoundOfUpdates:
+    """What the updates of a round have in common.
+
+    Attributes:
+        spec: the manifest's bytes.
+        initial_state: CID of the model that the round began with; empty where it is not known.
+    """
+
+    round: RoundIndex
+    data_seed: Digest
+    spec: bytes
+    initial_state: bytes
+
+
+def getting(seat: SeatIndex, revealed: SeatReveal, where: RoundOfUpdates) -> DoGetUpdate:
+    """What brings a seat's update."""
+    update = RevealedUpdate(seat, revealed.reveal.update_cid, revealed.reveal.update_root)
+    return DoGetUpdate(
+        where.round,
+        revealed.commitment,
+        revealed.account,
+        update,
+        where.data_seed,
+        where.spec,
+        where.initial_state,
+    )
 
 
 def seen(state: State[S]) -> tuple[Bitmap, Bitmap]:
@@ -119,19 +141,19 @@ def seen(state: State[S]) -> tuple[Bitmap, Bitmap]:
     running = state.view.open
     if running is None:
         return Bitmap(0), Bitmap(0)
-    found = {
-        seat: state.entries.of(DoGetUpdate, running.round, told.commitment)
-        for seat, told in running.reveals.items()
-        if told.segments
+    seen_updates = {
+        seat: state.entries.of(DoGetUpdate, running.round, revealed.commitment)
+        for seat, revealed in running.reveals.items()
+        if revealed.segments
     }
     available = to_bitmap(
-        seat for seat, entry in found.items() if entry is not None and entry.is_available
+        seat for seat, entry in seen_updates.items() if entry is not None and entry.is_available
     )
-    unknown = to_bitmap(seat for seat, entry in found.items() if entry is None)
+    unknown = to_bitmap(seat for seat, entry in seen_updates.items() if entry is None)
     return available, unknown
 
 
 def updates_of(reveals: Mapping[SeatIndex, SeatReveal], seats: Bitmap) -> RevealedUpdates:
     """Those of a round's seats."""
-    told = ((seat, reveals[seat].reveal) for seat in map(SeatIndex, bits(seats)))
-    return tuple(RevealedUpdate(s, reveal.update_cid, reveal.update_root) for s, reveal in told)
+    revealed = ((seat, reveals[seat].reveal) for seat in map(SeatIndex, bits(seats)))
+    return tuple(RevealedUpdate(s, reveal.update_cid, reveal.update_root) for s, reveal in revealed)

@@ -101,6 +101,14 @@ class NoteTooLate(Work[CameTooLate]):
 # --- decisions ---
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job's manifest, in bytes, and the digest of the model that it begins with."""
+
+    spec: bytes
+    initial: Digest
+
+
 def decide_watch(state: State[S], looks: Looks) -> Decision:
     """Replays seats of rounds that can still be disputed, and disputes what is wrong."""
     view, now = state.view, state.now
@@ -109,7 +117,7 @@ def decide_watch(state: State[S], looks: Looks) -> Decision:
     if spec is None or not isinstance(data, DataReady):
         return Decision("watch", "waits for the manifest and the data", tuple(wanted))
     for settled_round in view.auditing(now + MARGIN_SECONDS):
-        wanted += _of_round(state, settled_round, (spec, data.initial), looks)
+        wanted += _of_round(state, settled_round, _Job(spec, data.initial), looks)
     return Decision("watch", f"{len(wanted)} things to look at", one_at_a_time(state, wanted))
 
 
@@ -121,42 +129,42 @@ def is_sampled(me: Address, settled_round: SettledRound, seat: SeatIndex, share:
 
 
 def _of_round(
-    state: State[S], settled_round: SettledRound, job: tuple[bytes, Digest], looks: Looks
+    state: State[S], settled_round: SettledRound, job: _Job, looks: Looks
 ) -> list[AnyCommand]:
     wanted: list[AnyCommand] = []
-    for seat, told in settled_round.reveals.items():
-        if told.account == state.me:
+    for seat, revealed in settled_round.reveals.items():
+        if revealed.account == state.me:
             continue
-        found = replayed(state, settled_round, seat)
-        if found is not None:
-            wanted += _disputes(state, settled_round, found, job)
+        replay = replayed(state, settled_round, seat)
+        if replay is not None:
+            wanted += _disputes(state, settled_round, replay, job)
             continue
-        slashed = state.view.providers[told.holder].is_slashed
+        slashed = state.view.providers[revealed.holder].is_slashed
         if not slashed and is_sampled(state.me, settled_round, seat, looks.share):
-            wanted.append(replaying(state.view, settled_round, seat, job[0], looks.function))
+            wanted.append(replaying(state.view, settled_round, seat, job.spec, looks.function))
     return wanted
 
 
 def _disputes(
-    state: State[S], settled_round: SettledRound, found: SeatReplayed, job: tuple[bytes, Digest]
+    state: State[S], settled_round: SettledRound, replay: SeatReplayed, job: _Job
 ) -> Iterator[SendChallenge]:
     """What a seat said that our replay does not give; and who knew its work_tags and called it
     valid."""
-    entry, seat = found.entry, found.entry.seat
-    at = wrong_tag_at(settled_round, seat, found.work_tags) if entry.is_valid else entry.at
+    entry, seat = replay.entry, replay.entry.seat
+    at = wrong_tag_at(settled_round, seat, replay.work_tags) if entry.is_valid else entry.at
     if at is None or not settled_round.clock.takes_challenges(state.now):
         return
-    through_round = None if found.earlier is None else settled_round.round
-    round, at = (settled_round.round, at) if found.earlier is None else found.earlier
-    own = SendChallenge(round, seat, at, *job, through_round=through_round)
+    through_round = None if replay.earlier is None else settled_round.round
+    round, at = (settled_round.round, at) if replay.earlier is None else replay.earlier
+    challenge = SendChallenge(round, seat, at, job.spec, job.initial, through_round=through_round)
     slashed = state.view.providers[settled_round.seats[seat]].is_slashed
-    if not slashed and may_challenge(state, settled_round, own):
-        yield own
-    told = state.view.settled[round].reveals[seat]
-    if at == told.segments:
+    if not slashed and may_challenge(state, settled_round, challenge):
+        yield challenge
+    revealed = state.view.settled[round].reveals[seat]
+    if at == revealed.segments:
         return  # a *valid* is a claim of segments, not of an update proof
     for member in valid_authors(state.view, settled_round, seat):
-        other = replace(own, member=member)
+        other = replace(challenge, member=member)
         is_other = state.view.verifiers[member].account != state.me
         if is_other and may_challenge(state, settled_round, other):
             yield other

@@ -33,6 +33,8 @@ class DataOptions:
         field: what a row's text is under; empty is `text`, and where `chat` is set `messages`,
             ShareGPT's `conversations`, or Alpaca's `instruction` and `output`.
         chat: whether rows are conversations, of which the answers alone are learned.
+        packed: tokens of a sequence that a document is not cut by where it fits in one; 0 puts
+            documents one behind another.
         bad_rows: whether a row that cannot be taken is refused, or excluded and counted.
         suffixes: of the files taken from folders; None takes all.
         hidden: whether hidden files of folders are taken too.
@@ -52,6 +54,7 @@ class DataOptions:
     format: Format = "auto"
     field: str = ""
     chat: bool = False
+    packed: int = 0
     bad_rows: BadRows = "refuse"
     suffixes: frozenset[str] | None = None
     hidden: bool = False
@@ -72,6 +75,11 @@ class DataOptions:
             raise DataUnusable(
                 f"held_out = {self.held_out!r} is no share", next_step="take one in (0, 0.5]"
             )
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether some tokens are read and not learned."""
+        return self.chat or self.packed > 0
 
     @property
     def column(self) -> str:

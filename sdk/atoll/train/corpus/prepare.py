@@ -79,6 +79,7 @@ class PreparedData:
     tokenizer_cid: bytes
     dtype: TokenType
     masked: bool
+    aligned: bool
     vocab: int
     train_tokens: int
     train_targets: int
@@ -97,6 +98,7 @@ class PreparedData:
             nodes_cid=self.nodes_cid,
             dtype=self.dtype,
             masked=self.masked,
+            aligned=self.aligned,
             train_tokens=self.train_tokens,
             eval_cid=self.eval_cid,
             eval_tokens=self.eval_tokens,
@@ -220,9 +222,9 @@ class _Preparation:
             for batch, encoded in self._encoded():
                 for (position, document), ids in zip(batch, encoded, strict=True):
                     if isinstance(document, Document) and not isinstance(ids, Skipped):
-                        self._take(position, document, ids)
+                        self._take(*position, document, ids)
                     elif isinstance(ids, Skipped):
-                        self._skip(position, ids.reason)
+                        self._skip(*position, ids.reason)
                     if self._is_full():
                         break
                 self._tell()
@@ -232,6 +234,7 @@ class _Preparation:
                     self._save()
                     saved_at = self._state.bytes
             self._end_document()
+            self._fill_last()
             self._state = replace(self._state, done=True)
             self._save()
         unknown = unknown_note(self._state.unknown, self._tokens())
@@ -239,28 +242,50 @@ class _Preparation:
 
     # -- one document after another --------------------------------------------------------------
 
-    def _take(self, position: tuple[int, Position], document: Document, ids: Ids) -> None:
-        side = self._side(position[0], document)
+    def _take(self, file: int, position: Position, document: Document, ids: Ids) -> None:
+        side = self._side(file, document)
         state = self._state
         if not document.before or state.open_in != side:
             self._end_document()
             counts = list(state.documents)
             counts[side == "held_out"] += 1
             state = replace(self._state, documents=(counts[0], counts[1]))
-        self._streams[side].add(*self._words(ids))
+            words = self._packed(side, ids) if self._options.packed else ids
+        else:
+            words = ids
+        self._streams[side].add(*self._words(words))
         self._state = replace(
             state,
-            file=position[0],
-            position=position[1],
+            file=file,
+            position=position,
             open_in=side + "-hidden" * bool(len(ids) and ids[-1] & HIDDEN),
             bytes=state.bytes + _size(document),
             unknown=state.unknown + self._unknown(ids),
         )
 
-    def _skip(self, position: tuple[int, Position], reason: str) -> None:
+    def _packed(self, side: str, ids: Ids) -> Ids:
+        """A document's first ids where they are not cut, behind padding if need be.
+
+        Neither padding nor the first token is learned: what stands before it is no part of its
+        document. A document that is longer than a sequence begins with one, and is cut.
+        """
+        room = -self._streams[side].state.tokens % self._options.packed
+        padding = np.full(room if len(ids) >= room else 0, self._encoder.end | HIDDEN, np.uint32)
+        return np.concatenate([padding, ids[:1] | np.uint32(HIDDEN), ids[1:]])
+
+    def _fill_last(self) -> None:
+        """Makes each stream's last sequence whole, with the token behind it, where they are."""
+        seq = self._options.packed
+        for stream in self._streams.values():
+            if seq and stream.state.tokens:
+                missing = -stream.state.tokens % seq + 1
+                padding = np.full(missing, self._encoder.end | HIDDEN, np.uint32)
+                stream.add(*self._words(padding))
+
+    def _skip(self, file: int, position: Position, reason: str) -> None:
         counts = self._state.skipped
         counts = counts | {reason: counts.get(reason, 0) + 1}
-        self._state = replace(self._state, file=position[0], position=position[1], skipped=counts)
+        self._state = replace(self._state, file=file, position=position, skipped=counts)
 
     def _unknown(self, ids: Ids) -> int:
         unknown = self._encoder.unknown
@@ -276,7 +301,7 @@ class _Preparation:
 
     def _words(self, ids: Ids) -> tuple[Ids, int]:
         """Ids as words of the data's type, and how many of them are targets."""
-        if not self._options.chat:
+        if not self._options.is_masked:
             return ids, len(ids)
         hidden = ids >= HIDDEN
         words = np.where(hidden, ids & (HIDDEN - 1) | mask_bit(self._dtype), ids)
@@ -325,18 +350,17 @@ class _Preparation:
         except DataUnusable:
             if self._options.bad_rows == "refuse":
                 raise
-            found = (self._row_tokens(*one) for one in batch if isinstance(one[1], Document))
+            found = (self._row_tokens(*at, row) for at, row in batch if isinstance(row, Document))
         return [read if isinstance(read, Skipped) else next(found) for _, read in batch]
 
-    def _row_tokens(self, position: tuple[int, Position], row: Read) -> Ids | Skipped:
+    def _row_tokens(self, file: int, position: Position, row: Document) -> Ids | Skipped:
         """One row's tokens, where one of its batch is refused; parts of texts are no rows."""
-        assert isinstance(row, Document)
         try:
             return self._encoder.encode([row])[0]
         except DataUnusable:
-            if self._files[position[0]].kind == "text" or row.whole:
+            if self._files[file].kind == "text" or row.whole:
                 raise
-            return Skipped(_REFUSED, position[1])
+            return Skipped(_REFUSED, position)
 
     def _batches(self) -> Iterator[_Batch]:
         documents = self._documents()
@@ -395,7 +419,8 @@ class _Preparation:
             eval_cid=eval_cid.to_bytes(),
             tokenizer_cid=tokenizer_cid.to_bytes(),
             dtype=self._dtype,
-            masked=self._options.chat,
+            masked=self._options.is_masked,
+            aligned=self._options.packed > 0,
             vocab=self._encoder.vocab,
             train_tokens=train.state.tokens,
             train_targets=train.state.targets,
@@ -444,7 +469,7 @@ def _size(document: Read) -> int:
 
 def _dtype(encoder: Encoder, options: DataOptions) -> TokenType:
     vocab = max(encoder.vocab, options.model_vocab or 0)
-    return dtype_for(vocab, mask_bits=int(options.chat))
+    return dtype_for(vocab, mask_bits=int(options.is_masked))
 
 
 def _inputs(options: DataOptions, files: SourceFiles, encoder: Encoder) -> object:
@@ -457,5 +482,6 @@ def _inputs(options: DataOptions, files: SourceFiles, encoder: Encoder) -> objec
         hashlib.sha256(encoder.file).hexdigest(),
         rendering(encoder.render) if options.chat else None,
         [encoder.end, options.field, options.chat, options.bad_rows, options.held_out],
+        options.packed,
         [options.max_tokens, options.model_vocab, tokenizers.__version__],
     ]

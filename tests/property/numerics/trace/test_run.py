@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.judge.finished import FinishedStep
 from tests.support.manifests import model_spec
-from tests.unit.numerics.trace.jobs import JOBS, Small, make_small, small
+from tests.unit.numerics.trace.jobs import JOBS, SOURCES, Small, make_small, small
 
 from atoll.job.methods import SPARSE_RULE
 from atoll.numerics import update_proof
@@ -130,7 +130,7 @@ def test_a_step_of_adapters_of_rank_one_has_a_trace() -> None:
     assert len(trace.levels[0]) == job.program.nodes(Part.STEP)
 
 
-@pytest.mark.parametrize("name", ["plain", "one micro-batch", "masked"])
+@pytest.mark.parametrize("name", ["plain", "one micro-batch", *SOURCES])
 def test_a_trace_reads_the_micro_batches_that_a_step_reads(name: str) -> None:
     job, read = small(name), dict[int, list[list[int]]]({Op.IDS: [], Op.TARGETS: []})
     for number, tensor in run(job.program, Part.STEP, job.sources(job.initial_state, 1)):
@@ -141,7 +141,7 @@ def test_a_trace_reads_the_micro_batches_that_a_step_reads(name: str) -> None:
     assert read[Op.IDS] == [m.ids.flatten().tolist() for m in batch]
     signed = [torch.where(m.weights == 0, ~m.targets, m.targets) for m in batch]
     assert read[Op.TARGETS] == [targets.flatten().tolist() for targets in signed]
-    assert any((m.weights == 0).any() for m in batch) == (name == "masked")
+    assert any((m.weights == 0).any() for m in batch) == job.manifest.data.masked
 
 
 def test_single_nodes_are_those_of_the_run() -> None:

@@ -65,6 +65,7 @@ JOBS: Mapping[str, Changes] = {
         "inner": {"optimizer": "muon", "momentum": "0.95"},
     },
     "masked": {"data": {"dtype": "uint16", "masked": True}, "inner": {"micro_batch": 1}},
+    "aligned": {"data": {"dtype": "uint16", "masked": True, "aligned": True}},
     "lora": {**QWEN, "lora": LORA, "inner": {"dropout": "0.1"}},
     "lora of two": {"lora": {**LORA, "targets": ["k", "v"]}, "model": {"mlp": "relu2"}},
     "lora of one": {"lora": {**LORA, "targets": ["down"]}, "model": {"tied": False}},
@@ -104,6 +105,8 @@ JOBS: Mapping[str, Changes] = {
     },
 }
 """By what is special about them."""
+SOURCES = tuple(name for name, changes in JOBS.items() if "data" in changes)
+"""Of those, the jobs whose micro-batches come otherwise than from text as it is."""
 
 
 def codec_fields(name: str) -> Changes:

@@ -18,7 +18,7 @@ from atoll.train.corpus.prepare import PreparedData
 
 DATA = PreparedData(
     cid=b"", root=Digest(bytes(32)), nodes_cid=b"", eval_cid=b"", tokenizer_cid=b"",
-    dtype="uint16", masked=True, vocab=300,
+    dtype="uint16", masked=True, aligned=False, vocab=300,
     train_tokens=1000, train_targets=10, train_documents=3,
     eval_tokens=65, eval_targets=1, eval_documents=1,
 )  # fmt: skip

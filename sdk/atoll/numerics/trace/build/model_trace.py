@@ -72,9 +72,10 @@ class _Read:
 def _read(m: Making) -> _Read:
     g, data, size = m.graph, m.manifest.data, m.inner.micro_batch
     source = Value(Source.TOKENS, 0, data.token_bytes, data.train_tokens)
-    limit = data.train_tokens - m.spec.seq
+    seq = m.spec.seq
+    drawn = [data.windows(seq), data.stride(seq)]
     with g.within(Region.COUNTS):
-        words = [size, m.spec.seq, data.token_bytes, int(data.masked), limit]
+        words = [size, seq, data.token_bytes, int(data.masked), *drawn]
         tokens = g.add(Op.TOKENS, [source, CONTEXT], size * (m.spec.seq + 1), words)
         targets = g.add(Op.TARGETS, [tokens], m.tokens, [m.spec.seq])
         blocks = -(-m.tokens // MAX_BLOCK)

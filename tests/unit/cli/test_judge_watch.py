@@ -1,4 +1,4 @@
-"""`atoll watch` and `atoll judge defend`: which player runs, of which jobs, with which config."""
+"""`atoll judge watch` and `defend`: which player runs, of which jobs, with which config."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def run(*words: str) -> Result:
     ],
 )
 def test_only_an_audit_replays(played: list[Any], words: tuple[str, ...], player: Player) -> None:
-    assert run("watch", *words, "--config", "mine.toml", "--job", "3").exit_code == 0
-    assert played == [("atoll watch", player, Path("mine.toml"), [3])]
+    assert run("judge", "watch", *words, "--config", "mine.toml", "--job", "3").exit_code == 0
+    assert played == [("atoll judge watch", player, Path("mine.toml"), [3])]
 
 
 def test_who_defends_looks_for_nothing(played: list[Any]) -> None:
@@ -55,5 +55,5 @@ def test_who_defends_looks_for_nothing(played: list[Any]) -> None:
     "words", [("--share", "0.5"), ("--audit", "--share", "0"), ("--key", "12"), ("--key", "zz")]
 )
 def test_what_cannot_be_watched_is_refused(played: list[Any], words: tuple[str, ...]) -> None:
-    assert isinstance(run("watch", *words).exception, ConfigError)
+    assert isinstance(run("judge", "watch", *words).exception, ConfigError)
     assert played == []

@@ -1,0 +1,129 @@
+"""Whatever the stake, pay and terms are: no rate of the law makes a lie pay, and none is dearer
+than it has to be.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atoll.protocol.audit_rates import (
+    ALWAYS,
+    RATES,
+    SPEAKING,
+    Incentive,
+    at_loss,
+    auditor_of,
+    is_drawn,
+    lowest_rate,
+    most_retained,
+    pack_rates,
+    packed_rate,
+    rate_of_stake,
+    retained_part,
+    season,
+)
+from atoll.protocol.types import Bitmap, Digest, SeatIndex
+
+WEI = st.integers(0, 1 << 100)
+PAYS = st.integers(1, 1 << 90)
+TERMS = st.builds(
+    Incentive,
+    margin=st.integers(1, 40),
+    guard=st.integers(1, 1000),
+    burnt_bps=st.integers(0, 10_000),
+    retained_bps=st.integers(0, 10_000),
+)
+
+
+def exact(terms: Incentive, pay: int, stake: int) -> Fraction:
+    """The chance of the formula, before the table."""
+    guard = 1 / (SPEAKING * terms.guard)
+    deterring = terms.margin * pay / (SPEAKING * stake) if stake else Fraction(1)
+    return min(Fraction(1), max(guard, deterring))
+
+
+@given(TERMS, PAYS, WEI)
+def test_a_rate_is_the_formulas_chance_rounded_up_to_the_table(
+    terms: Incentive, pay: int, stake: int
+) -> None:
+    rate, wanted = rate_of_stake(terms, pay, stake), exact(terms, pay, stake)
+    assert Fraction(RATES[rate], ALWAYS) >= wanted
+    if rate + 1 < len(RATES):
+        assert Fraction(RATES[rate + 1], ALWAYS) < wanted
+
+
+@given(TERMS, PAYS, WEI)
+def test_a_lie_loses_the_margin_unless_every_round_is_replayed(
+    terms: Incentive, pay: int, stake: int
+) -> None:
+    """Expected loss of one false round, while h of the auditors speak, against what it saves."""
+    rate = rate_of_stake(terms, pay, stake)
+    chance = SPEAKING * Fraction(RATES[rate], ALWAYS)
+    assert rate == 0 or chance * stake >= terms.margin * pay
+    assert 1 / chance <= max(terms.guard, Fraction(3, 2))
+
+
+@given(TERMS, PAYS, WEI, WEI)
+def test_more_at_stake_is_never_a_higher_rate(
+    terms: Incentive, pay: int, stake: int, more: int
+) -> None:
+    assert rate_of_stake(terms, pay, stake + more) >= rate_of_stake(terms, pay, stake)
+    assert rate_of_stake(terms, pay + more, stake) <= rate_of_stake(terms, pay, stake)
+
+
+@given(TERMS, PAYS, WEI, st.lists(st.fractions(0, 1), max_size=60))
+def test_retained_and_paid_out_are_the_pay_and_never_beyond_the_end(
+    terms: Incentive, pay: int, bond: int, parts: list[Fraction]
+) -> None:
+    """Rounds of any part of the segments."""
+    most, retained, rate = most_retained(terms, pay, bond), 0, 0
+    for part in parts:
+        earned = int(part * pay)
+        kept = retained_part(terms, earned, retained, most)
+        assert 0 <= kept <= earned
+        retained += kept
+        assert retained <= most
+        assert season(terms, pay, bond, retained) >= rate
+        rate = season(terms, pay, bond, retained)
+    assert season(terms, pay, bond, most) == lowest_rate(terms)
+    if most:
+        assert at_loss(terms, bond, most - 1) < at_loss(terms, bond, most)
+        assert season(terms, pay, bond, most - 1) < lowest_rate(terms)
+
+
+@given(st.lists(st.integers(0, 15), min_size=256, max_size=256))
+def test_packed_rates_come_back(rates: list[int]) -> None:
+    words = pack_rates({SeatIndex(seat): rate for seat, rate in enumerate(rates)})
+    assert all(0 <= word < 1 << 256 for word in words)
+    assert [packed_rate(words, SeatIndex(seat)) for seat in range(256)] == rates
+
+
+SEEDS = st.binary(min_size=32, max_size=32).map(Digest)
+SEATS = st.integers(0, 255).map(SeatIndex)
+
+
+@given(SEEDS, SEATS, st.integers(0, 14))
+def test_who_is_drawn_at_a_rate_is_drawn_at_each_higher_one(
+    seed: Digest, seat: SeatIndex, rate: int
+) -> None:
+    assert is_drawn(seed, seat, 0)
+    if is_drawn(seed, seat, rate + 1):
+        assert is_drawn(seed, seat, rate)
+
+
+@given(SEEDS, SEATS, st.integers(1, 2**256 - 1).map(Bitmap))
+def test_an_auditor_is_ready(seed: Digest, seat: SeatIndex, ready: Bitmap) -> None:
+    slot = auditor_of(seed, seat, ready)
+    assert slot is not None
+    assert ready >> slot & 1
+
+
+def test_draws_are_as_frequent_as_their_rate_says() -> None:
+    seeds = [Digest(number.to_bytes(32, "big")) for number in range(4000)]
+    for rate in (2, 6, 10):
+        expected = len(seeds) * RATES[rate] / ALWAYS
+        drawn = sum(is_drawn(seed, SeatIndex(7), rate) for seed in seeds)
+        assert abs(drawn - expected) < 5 * expected**0.5
