@@ -207,19 +207,11 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     function reportMissingKey(Shown calldata s) external {
         Times memory t = rounds.timesOf(s.jobId, s.round);
         _requireBetween(t.keysEnd, t.windowEnd);
-        _requireKeyless(s);
+        _requireKeyless(s, t.keysEnd);
         (uint256 pay,,) = rounds.rowsOf(s.jobId, s.round);
         if (pay.has(s.seat)) IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
         emit Struck(s.jobId, s.round, s.seat);
         members.penalise(s.jobId, Role.PROVIDER, s.id, s.round, MissedDuty.KEY);
-    }
-
-    /// @inheritdoc IAudits
-    function noKey(Shown calldata s) external {
-        Times memory t = rounds.timesOf(s.jobId, s.round);
-        _requireBetween(t.half, t.windowEnd);
-        if (_requireKeyless(s).isSlashed) revert AlreadySlashed(s.id);
-        members.slash(s.jobId, Role.PROVIDER, s.id, s.round, msg.sender);
     }
 
     // --- contests of digests ---
@@ -376,16 +368,16 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         return (false, 0);
     }
 
-    /// @dev The reveal is shown because a wrong key is none, whenever it came: else one shown in
-    /// time would save the bond.
-    function _requireKeyless(Shown calldata s) private view returns (Holder memory m) {
-        m = Reveals.requireShown(rounds, members, s);
+    /// @dev The reveal is shown because a wrong key is none, whenever it came.
+    function _requireKeyless(Shown calldata s, uint256 keysEnd) private view {
+        Holder memory m = Reveals.requireShown(rounds, members, s);
         Audit memory a = rounds.auditOf(s.jobId, s.round);
         (bool isDrawn,) = _drawOf(a, s.record, s.seat);
         if (!isDrawn || s.reveal.checkpointCommitments.length == 0) revert NotDrawn(s.seat, s.round);
         bytes32 stored = _keys[s.jobId][s.round][m.account];
         bool isIt = (stored ^ s.reveal.keyHash) & bytes32(HASH) == 0;
-        if (isIt && uint256(stored) & REST > a.settledAt) revert KeyShownAlready(m.account, s.round);
+        uint256 shownAt = uint256(stored) & REST;
+        if (isIt && shownAt > a.settledAt && shownAt < keysEnd) revert KeyShownAlready(m.account, s.round);
     }
 
     /// @return stored of a key: 26 bytes of its hash, and when it was shown

@@ -156,7 +156,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         creditOf[jobId][account] = 0;
         _spend(_jobs[jobId], amount);
         emit CreditClaimed(jobId, account, amount);
-        if (amount > 0) token.safeTransfer(payeeOf(account), amount);
+        _pay(account, amount);
     }
 
     /// @inheritdoc IJobs
@@ -186,7 +186,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         job.refunded += uint128(amount);
         job.left -= uint128(amount);
         emit Refunded(jobId, job.submitter, amount);
-        if (amount > 0) token.safeTransfer(job.submitter, amount);
+        _pay(job.submitter, amount);
     }
 
     /// @inheritdoc IJobs
@@ -316,8 +316,8 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         job.left = uint128(left - amount);
     }
 
-    /// @dev What a payee cannot be sent waits here: a slash is closed, and the rest of the escrow
-    /// goes back, all the same.
+    /// @dev What a payee cannot be sent waits here: a slash is closed, and the escrow of a submitter
+    /// on the token's blocklist leaves the job, all the same. Another payee collects it.
     function _pay(address account, uint256 amount) private {
         if (amount == 0 || token.trySafeTransfer(payeeOf(account), amount)) return;
         keptOf[account] += amount;

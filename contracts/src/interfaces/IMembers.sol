@@ -38,7 +38,8 @@ interface IMembers {
     /// @custom:state in WAITING, of such a slot: bit out of `ready`. Else out of the next pool,
     /// unless a `Ready` of the slot comes later
     event SlotLeaving(uint256 indexed jobId, address indexed account, uint16 indexed slot, uint32 id, uint32 to);
-    /// @notice A holder did not do what it owed, and part of its bond is gone.
+    /// @notice A holder did not do what it owed, and part of its bond is gone; of missed duties an
+    /// eighth at most.
     /// @param penalty wei of the bond
     /// @custom:state of a seat, kind 0: bit out of `owing`
     event Missed(
@@ -50,8 +51,8 @@ interface IMembers {
         MissedDuty kind,
         uint256 penalty
     );
-    /// @notice A holder lost its bond: to a game, to two certificates, or for want of a key.
-    /// @param winner whom a share of the bond goes to; zero for nobody
+    /// @notice A holder lost its bond to a game.
+    /// @param winner whom a share of the bond goes to
     /// @param lostFrom the first round whose pay is lost
     /// @param slashed wei
     event HolderSlashed(

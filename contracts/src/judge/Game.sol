@@ -59,7 +59,6 @@ contract Game is GameQueue {
     error WrongLength(uint256 given, uint256 needed);
     error WrongClosing(bytes32 given, bytes32 claimed);
     error WrongWork(bytes32 given, bytes32 claimed);
-    error NotFinite(uint256 step);
     error WrongPath(bytes32 given, bytes32 wanted);
     error WrongRoots(bytes32 given, bytes32 claimed);
     error WrongUpdate(bytes32 given, bytes32 claimed);
@@ -94,7 +93,8 @@ contract Game is GameQueue {
         if (states[count - 1] != claim.closing) revert WrongClosing(states[count - 1], claim.closing);
         bool isAsSaid = claim.workTag == 0 || keccak256(works) == claim.workTag;
         if (!isAsSaid) revert WrongWork(keccak256(works), claim.workTag);
-        m.from = _rootOfSteps(claim.initialState, states, works, 8 + 4 * ProgramReader.microBatches(header.data));
+        uint256 workBytes = 8 + 4 * ProgramReader.microBatches(header.data);
+        m.from = judge.stepsRoot(claim.initialState, states, works, workBytes);
         m.nodes = uint40(ProgramReader.stepNodes(header.data));
         (m.size, m.step) = (uint64(count), uint32(claim.segment * count));
         _setTaking(m, header.data, claim);
@@ -261,35 +261,6 @@ contract Game is GameQueue {
         ProgramReader.requirePart(claim.program, template.data, template.index, template.count, template.path);
         if (ProgramReader.partOf(template.data) != m.part) revert ProgramReader.NotItsTemplate(node);
         ProgramReader.iteration(template.data, node);
-    }
-
-    /// @dev Leaf i of the tree is keccak of the state that step i opens with and of what it results
-    /// in.
-    function _rootOfSteps(bytes32 initialState, bytes32[] calldata states, bytes calldata works, uint256 workBytes)
-        private
-        pure
-        returns (bytes32)
-    {
-        if (works.length != states.length * workBytes) {
-            revert WrongLength(works.length, states.length * workBytes);
-        }
-        bytes32[] memory leaves = new bytes32[](states.length);
-        bytes32 from = initialState;
-        for (uint256 i = 0; i < states.length; i++) {
-            bytes calldata work = works[i * workBytes:(i + 1) * workBytes];
-            if (states[i] == 0) revert NotFinite(i); // what RESULT gives of such a step
-            _requireFinite(work, i);
-            leaves[i] = keccak256(abi.encode(from, Openings.pieceRoot(bytes.concat(states[i], work))));
-            from = states[i];
-        }
-        return Openings.rootOf(leaves);
-    }
-
-    function _requireFinite(bytes calldata work, uint256 step) private pure {
-        if (uint64(bytes8(work[:8])) >> 52 & 0x7ff == 0x7ff) revert NotFinite(step);
-        for (uint256 i = 8; i < work.length; i += 4) {
-            if (uint32(bytes4(work[i:i + 4])) >> 23 & 0xff == 0xff) revert NotFinite(step);
-        }
     }
 
     function _takeTrace(Match storage m, uint256 id, bytes32[] calldata path, bytes32[] calldata layer) private {

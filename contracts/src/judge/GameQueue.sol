@@ -29,7 +29,7 @@ enum Outcome {
     NONE,
     HOLDER_LOST,
     CHALLENGER_LOST,
-    SENT_HOME // never played to an end: pushed out, too late, or the holder was slashed otherwise
+    SENT_HOME // never played to an end: pushed out, too late, or the holder lost another one
 }
 
 /// @title Who plays when: bonds, queues, clocks, endings.
@@ -104,7 +104,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     mapping(bytes32 setOrPosition => uint256) public openGames;
     mapping(bytes32 set => bool) public isSlashed;
     mapping(bytes32 said => bool) public wasChallenged; // keccak of challenger, position, segment and whether it is the update proof
-    /// @notice Wei that `withdraw` sends to the account.
+    /// @notice Wei that `withdraw` sends to the account's payee.
     /// @custom:caller anyone
     mapping(address account => uint256) public owed;
 
@@ -132,7 +132,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     /// @notice A game ended of which the contract of claims could not be told.
     /// @param set the bond that the claim stood on
     event NotTold(uint256 indexed id, bytes32 set);
-    /// @notice An account has what games owed it.
+    /// @notice An account's payee has what games owed the account.
     /// @param amount wei
     event BondReturned(address indexed account, uint256 amount);
 
@@ -147,7 +147,6 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     error StillInTime(uint256 deadline, uint256 now_);
     error AnotherClaim(bytes32 given, bytes32 played);
     error QueueHasRoom(uint256 waiting, uint256 most);
-    error NotSlashed(bytes32 set);
     error NotEnoughGas(uint256 left, uint256 needed);
 
     constructor(address token_, uint256 longestGame_) {
@@ -222,22 +221,14 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         _end(id, m.outcome);
     }
 
-    /// @notice Ends the games about a holder that was slashed otherwise than by one of them: every
-    /// bond goes home. Anyone may call.
-    /// @custom:caller anyone, once
-    function endSlashed(bytes32 set) external nonReentrant {
-        uint256 playing = _queues[set].playing;
-        if (playing == 0 || !claims.isSlashed(set)) revert NotSlashed(set);
-        _end(playing, Outcome.SENT_HOME);
-    }
-
-    /// @notice Sends what an account is owed to it. Anyone may call.
+    /// @notice Sends what an account is owed to its payee. Anyone may call.
+    /// @dev What the token refuses stays owed, until the account's owner names another payee.
     /// @custom:caller anyone, once
     function withdraw(address account) external nonReentrant {
         uint256 amount = owed[account];
         owed[account] = 0;
         emit BondReturned(account, amount);
-        if (amount > 0) token.safeTransfer(account, amount);
+        if (amount > 0) token.safeTransfer(claims.payeeOf(account), amount);
     }
 
     function gameOf(uint256 id) external view returns (Match memory) {
@@ -291,17 +282,15 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     }
 
     /// @dev Pays, ends what falls with it, or lets the next game begin; and tells the claims
-    /// contract at the very end. Where the holder was slashed otherwise meanwhile nobody loses:
-    /// there is no bond any more that one could still win.
+    /// contract at the very end.
     function _end(uint256 id, Outcome outcome) internal {
         Match storage m = _matches[id];
         Queue storage q = _queues[m.set];
-        if (claims.isSlashed(m.set)) outcome = Outcome.SENT_HOME;
         _close(m, id, outcome);
         q.playing = 0;
         if (outcome == Outcome.CHALLENGER_LOST) {
             uint256 bond = m.bond;
-            owed[claims.payeeOf(m.holder)] += bond / 2;
+            owed[m.holder] += bond / 2;
             owed[BURN] += bond - bond / 2;
             return _beginNext(q);
         }
@@ -309,7 +298,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         owed[m.challenger] += m.bond;
         bytes32 lowest = _lowestPosition(m, q);
         _sendAllHome(q);
-        _tell(id, m.set, lowest, outcome == Outcome.HOLDER_LOST ? m.challenger : address(0));
+        _tell(id, m.set, lowest, m.challenger);
     }
 
     // --- the queue ---

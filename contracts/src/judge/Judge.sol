@@ -48,6 +48,8 @@ contract Judge {
     error NotShown(uint256 offset, uint256 length);
     error WrongRoot(Source source, bytes32 root);
     error NotTheState(bytes32 digest, bytes32 wanted);
+    error WrongLength(uint256 given, uint256 needed);
+    error NotFinite(uint256 step);
 
     constructor(address[] memory families_) {
         families = families_;
@@ -84,6 +86,37 @@ contract Judge {
         }
         if (k != proof.openings.length) revert WrongOpenings(proof.openings.length, k);
         return family.run(op, attributes, proof.element, opened);
+    }
+
+    /// @notice The root over a segment's opened steps, all of which have to be finite.
+    /// @dev Leaf i of the tree is keccak of the state that step i opens with and of what it results in. Here, since the game has no room for it.
+    /// @param works of each step the norm (binary64) and every micro-batch's loss (binary32)
+    /// @param workBytes of each step
+    function stepsRoot(bytes32 initialState, bytes32[] calldata states, bytes calldata works, uint256 workBytes)
+        external
+        pure
+        returns (bytes32)
+    {
+        if (works.length != states.length * workBytes) {
+            revert WrongLength(works.length, states.length * workBytes);
+        }
+        bytes32[] memory leaves = new bytes32[](states.length);
+        bytes32 from = initialState;
+        for (uint256 i = 0; i < states.length; i++) {
+            bytes calldata work = works[i * workBytes:(i + 1) * workBytes];
+            if (states[i] == 0) revert NotFinite(i); // what RESULT gives of such a step
+            _requireFinite(work, i);
+            leaves[i] = keccak256(abi.encode(from, Openings.pieceRoot(bytes.concat(states[i], work))));
+            from = states[i];
+        }
+        return Openings.rootOf(leaves);
+    }
+
+    function _requireFinite(bytes calldata work, uint256 step) private pure {
+        if (uint64(bytes8(work[:8])) >> 52 & 0x7ff == 0x7ff) revert NotFinite(step);
+        for (uint256 i = 8; i < work.length; i += 4) {
+            if (uint32(bytes4(work[i:i + 4])) >> 23 & 0xff == 0xff) revert NotFinite(step);
+        }
     }
 
     function _open(

@@ -229,8 +229,6 @@ contract GasTest is Network {
         Shown memory silent = shownFor(jobId, 0, seat + 2);
         audits.reportMissingKey(silent);
         dearest("reportMissingKey of one of 256");
-        audits.noKey(silent);
-        dearest("slash of one of 256 for its key");
     }
 
     /// @dev What all of 32 members said, signed and left undone about 256 seats.

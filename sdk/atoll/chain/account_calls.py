@@ -137,12 +137,6 @@ class AccountCalls(CallBuilder):
         """
         return self.build("conclude", id, contract="Game", permissionless=True)
 
-    def end_slashed(self, set: Digest) -> Call:
-        """Ends the games about a holder that was slashed otherwise than by one of them: every bond
-        goes home. Anyone may call.
-        """
-        return self.build("endSlashed", set, contract="Game", permissionless=True)
-
     def game_withdraw(self, account: Address) -> Call:
         """Sends what an account is owed to it. Anyone may call."""
         return self.build("withdraw", account, contract="Game", permissionless=True)

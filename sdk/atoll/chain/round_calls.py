@@ -216,12 +216,6 @@ class RoundCalls(CallBuilder):
         """
         return self.build("reportMissingKey", shown, contract="Audits", permissionless=True)
 
-    def no_key(self, shown: Shown) -> Call:
-        """Anyone, in the second half of the window: a drawn seat without the committed key has
-        lost.
-        """
-        return self.build("noKey", shown, contract="Audits", permissionless=True)
-
     def absent(
         self,
         *,

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from atoll.protocol.audit_reports import valid_digest
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments, key_hash
 from atoll.protocol.clocks import last_moment
-from atoll.protocol.game_records import parties
 from atoll.protocol.holders import Holder
 from atoll.protocol.obligations import is_played
 from atoll.protocol.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
@@ -47,13 +46,11 @@ class KeeperCallKind(StrEnum):
     PENALISE_MEMBER = "penaliseMember"
     ABSENT = "absent"
     REPORT_MISSING_KEY = "reportMissingKey"
-    NO_KEY = "noKey"
     LEAK = "leak"
     CONTEST = "contest"
     SETTLE_CONTEST = "settleContest"
     DROPPED = "dropped"
     PROVEN = "proven"
-    END_SLASHED = "endSlashed"
     CLAIM = "claim"
     BURN = "burn"
     RELEASE = "release"
@@ -100,7 +97,6 @@ def keeper_calls(view: JobView, now: int) -> Iterator[KeeperCall]:
         yield from _dropped(view, settled_round, now)
     for settled_round in view.settled:
         yield from _proven(view, settled_round)
-    yield from _over(view)
     yield from _decided_contests(view, now)
     yield from money(view, now)
 
@@ -153,19 +149,16 @@ def _absent(view: JobView, settled_round: SettledRound, now: int) -> Iterator[Ke
 
 
 def _struck(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
-    """Drawn seats without the key they committed to: a missed duty and the pay; from half on the
-    bond."""
+    """Drawn seats that had not shown the key they committed to in time: a missed duty and the
+    pay."""
     if now < settled_round.clock.keys_end:
         return
     for seat in map(SeatIndex, bits(settled_round.drawn)):
         holder = view.providers[settled_round.seats[seat]]
         about = (settled_round.round, Role.PROVIDER, holder.id, seat)
-        if settled_round.key_of(seat) is not None or holder.is_slashed:
-            continue
-        if not settled_round.struck >> seat & 1:
+        is_over = holder.is_slashed or settled_round.struck >> seat & 1
+        if settled_round.key_of(seat) is None and not is_over:
             yield KeeperCall(KeeperCallKind.REPORT_MISSING_KEY, *about)
-        if now >= settled_round.clock.half:
-            yield KeeperCall(KeeperCallKind.NO_KEY, *about)
 
 
 # --- what was opened ---
@@ -273,14 +266,6 @@ def _proven(view: JobView, settled_round: SettledRound) -> Iterator[KeeperCall]:
                 yield KeeperCall(
                     KeeperCallKind.PROVEN, settled_round.round, Role.VERIFIER, auditor, entry.seat
                 )
-
-
-def _over(view: JobView) -> Iterator[KeeperCall]:
-    """Games about who was slashed otherwise than by one of them."""
-    open_ = (game.claim for game in view.games.values() if game.is_open)
-    slashed = {parties(claim) for claim in open_ if view.is_slashed(claim)}
-    for about in sorted(party for party in slashed if party is not None):
-        yield KeeperCall(KeeperCallKind.END_SLASHED, view.round, about[1], about[2])
 
 
 # --- money ---

@@ -442,9 +442,13 @@ class Crowd:
     def _of_seat(self, settled_round: SettledRound) -> Sent | None:
         if not settled_round.reveals:
             return None
-        name = self.rng.choice(["reportMissingKey", "noKey"])
         seat = self.rng.choice(list(settled_round.reveals))
-        return (self.someone(), self.chain.audits, name, (shown(settled_round, seat),))
+        return (
+            self.someone(),
+            self.chain.audits,
+            "reportMissingKey",
+            (shown(settled_round, seat),),
+        )
 
     def _of_auditor(self, settled_round: SettledRound) -> Sent | None:
         """About what somebody opened, or did not; of any holder that the seat ever had."""
@@ -542,8 +546,7 @@ class Crowd:
         open_ = [one for one in self.view.games.values() if one.is_open]
         if open_ and rng.random() < 0.4:
             one = rng.choice(open_)
-            ends = (self.someone(), game, "endSlashed", (one.claim.set,))
-            return rng.choice([ends, (self.someone(), game, "timeout", (one.id,))])
+            return (self.someone(), game, "timeout", (one.id,))
         try:
             said = SeatStatements.of(
                 self.view,

@@ -73,13 +73,13 @@ def crowd_of(chain: Chain, rng: random.Random, signers: tuple[Address, ...] = FE
 def check_holdings(crowd: Crowd) -> set[str]:
     """Of everybody, what earnings tell is what the contracts hold; which amounts there were."""
     chain, had = crowd.chain, set()
-    owed = dict.fromkeys((*crowd.everybody, *VERIFIERS))
-    for account in owed:
-        has = holdings(crowd.events, account, owed)
+    everybody = dict.fromkeys((*crowd.everybody, *VERIFIERS))
+    for account in everybody:
+        has = holdings(crowd.events, account)
         stakes = [chain.call(chain.stakes, "stakeOf", account, role) for role in Role]
         found = HeldByContracts(
             sum(active + unbonding for active, _, unbonding in stakes),
-            {who: chain.call(chain.game, "owed", who)[0] for who in owed},
+            chain.call(chain.game, "owed", account)[0],
             chain.call(chain.jobs, "keptOf", account)[0],
         )
         assert list(has.faults(found)) == []

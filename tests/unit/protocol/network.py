@@ -101,6 +101,7 @@ class Member:
     claimed_to: int = 0
     released: bool = False
     penalties: set[tuple[int, MissedDuty]] = field(default_factory=set)
+    penalised: int = 0
     bound_until: int = 0
 
 
@@ -126,6 +127,7 @@ class Past:
     audit_reports: dict[int, Digest] = field(default_factory=dict)
     opened_reports: dict[int, bytes] = field(default_factory=dict)
     keys: dict[int, Digest] = field(default_factory=dict)
+    shown_at: dict[int, int] = field(default_factory=dict)
     struck: set[int] = field(default_factory=set)
     contests: dict[tuple[int, int], bool | None] = field(default_factory=dict)
     accusers: dict[tuple[int, int], Address] = field(default_factory=dict)
@@ -146,7 +148,6 @@ class Network:
     def __init__(self, terms: Terms | None = None, funded: int = 10**24) -> None:
         self.domain, self.job = DOMAIN, JOB
         self.state_of = lambda round, merged: digest(f"state {round} {merged}")
-        self.has_stake_behind = False  # of members, beyond their bonds: a penalty takes of it too
         self.terms = terms or make_terms()
         self.now, self.number = 1_000_000, 100
         self.view = JobView.of(self.domain, self.job)
@@ -158,7 +159,7 @@ class Network:
         self.held: set[int] = set()
         self.owing: dict[int, int] = {}  # seat: round of the missed duty
         self.ready, self.coming, self.going = set[int](), set[int](), set[int]()
-        self.levels: dict[tuple[Role, Address], tuple[int, int]] = {}
+        self.misses: dict[tuple[Role, Address], list[int]] = {}  # rounds, as often as missed
         self.buckets: dict[int, int] = {}  # of providers' ids
         self.seed = self.next_seed = self.model = Digest(ZERO)
         self.seated, self.waited, self.committee = set[int](), set[int](), set[int]()
@@ -378,16 +379,28 @@ class Network:
     def _penalise(self, m: Member, round: int, kind: MissedDuty) -> None:
         need((round, kind) not in m.penalties, "penalised before")
         m.penalties.add((round, kind))
-        level, after = self.levels.get((m.role, m.account), (0, 0))
-        level = max(0, level - max(0, round - max(m.start, after)))
         is_seat = m.role is Role.PROVIDER
         bond = self.terms.provider_bond if is_seat else self.terms.verifier_bond
-        whole = min(bond // 8, ceil(Fraction(bond * PENALTY_BPS, 10_000)) * 2**level)
-        penalty = whole if self.has_stake_behind else min(whole, m.bond)
-        m.bond = max(0, m.bond - penalty)
-        self.levels[m.role, m.account] = (level + 1, max(after, round + 1))
+        missed = self.misses.setdefault((m.role, m.account), [])
+        penalty = self._price([*missed, round], bond) - self._price(missed, bond)
+        if kind is MissedDuty.KEY:
+            fees = self.terms.duty_fee * (2 if round == self.terms.rounds - 1 else 1)
+            penalty += max(0, fees - ceil(Fraction(bond * PENALTY_BPS, 10_000)))
+        penalty = min(penalty, bond // 8 - m.penalised, m.bond)
+        missed.append(round)
+        m.penalised += penalty
+        m.bond -= penalty
         where = (m.role, HolderId(m.id), RoundIndex(round), kind)
         self.emit(ev.Missed(self.job, m.account, *where, penalty))
+
+    @staticmethod
+    def _price(missed: Sequence[int], bond: int) -> int:
+        """Of a set of missed duties, the earliest first, whoever reports which of them when."""
+        total, first = 0, ceil(Fraction(bond * PENALTY_BPS, 10_000))
+        for at, round in enumerate(sorted(missed)):
+            others = sum(round - 8 <= other for other in sorted(missed)[:at])
+            total += min(bond // 8, first * 2**others)
+        return total
 
     def _missed(self, m: Member, round: int, kind: MissedDuty) -> None:
         """A missed duty frees the seat or the slot at the next round start."""
@@ -406,7 +419,7 @@ class Network:
             self._end(m, self.following)
 
     def slash(self, role: Role, id: int, winner: Address, lowest: int = FOREVER) -> None:
-        """A lost game, or no key by half of a window."""
+        """A lost game."""
         m = self.member(role, id)
         need(not m.slashed, "slashed")
         m.slashed = True
@@ -863,6 +876,7 @@ class Network:
         need(any(key), "no key")
         if self.now > settled_round.at:
             settled_round.keys[seat] = key
+            settled_round.shown_at[seat] = self.now
         account = self.member(Role.PROVIDER, settled_round.holders[seat]).account
         self.emit(ev.KeyShown(self.job, account, RoundIndex(round), key))
 
@@ -873,6 +887,7 @@ class Network:
         need(any(key) and hashed(key) == settled_round.reveals[seat].key_hash, "another key")
         need(self.member(Role.PROVIDER, settled_round.holders[seat]).account != by, "its own")
         settled_round.keys[seat] = key
+        settled_round.shown_at[seat] = self.now
         settled_round.leaked.add(seat)
         settled_round.pay.discard(seat)
         self.lost_credits += self._half(settled_round, seat)
@@ -913,7 +928,8 @@ class Network:
         need(seat in settled_round.drawn, "not drawn")
         shown = settled_round.keys.get(seat)
         is_right = shown is not None and hashed(shown) == settled_round.reveals[seat].key_hash
-        need(not is_right, "shown")
+        is_early = settled_round.shown_at.get(seat, 0) < settled_round.ends["keys"]
+        need(not (is_right and is_early), "shown in time")
         return self.member(Role.PROVIDER, settled_round.holders[seat])
 
     def report_missing_key(self, round: int, seat: int) -> None:
@@ -926,13 +942,6 @@ class Network:
             self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(settled_round.pay)))
         self.emit(ev.Struck(self.job, RoundIndex(round), SeatIndex(seat)))
         self._missed(m, round, MissedDuty.KEY)
-
-    def no_key(self, round: int, seat: int, by: Address) -> None:
-        settled_round = self.settled[round]
-        need(settled_round.ends["half"] <= self.now < settled_round.ends["window"], "not now")
-        m = self._keyless(round, seat)
-        need(not m.slashed, "slashed")
-        self.slash(Role.PROVIDER, m.id, by, round)
 
     def report_absent(self, round: int, id: int) -> None:
         settled_round = self.settled[round]

@@ -227,16 +227,13 @@ def test_a_wrong_key_is_none_where_one_is_owed(script: Script) -> None:
     assert spared not in struck
 
 
-def test_no_key_costs_the_pay_and_from_half_on_the_bond() -> None:
+def test_no_key_costs_the_pay_and_a_penalty() -> None:
     script = audited("keys")
     net, drawn = script.net, sorted(script.net.settled[0].drawn)
     assert [c.seat for c in sent(net, Kind.REPORT_MISSING_KEY)] == drawn
-    assert sent(net, Kind.NO_KEY) == []
     net.wait_until(net.settled[0].ends["half"])
-    assert [c.seat for c in sent(net, Kind.NO_KEY)] == drawn
-    net.no_key(0, drawn[0], WATCHER)
-    left = [c.seat for kind in (Kind.REPORT_MISSING_KEY, Kind.NO_KEY) for c in sent(net, kind)]
-    assert drawn[0] not in left  # it has nothing more to lose
+    net.report_missing_key(0, drawn[0])
+    assert [c.seat for c in sent(net, Kind.REPORT_MISSING_KEY)] == drawn[1:]
 
 
 def test_an_auditor_that_says_nothing_is_absent() -> None:

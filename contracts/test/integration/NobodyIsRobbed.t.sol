@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Bits} from "../../src/libraries/Bits.sol";
+import {Shown} from "../../src/libraries/Reveals.sol";
+import "../../src/types/Types.sol";
+import {BlacklistToken} from "../support/HostileTokens.sol";
+import {Network} from "../support/Network.sol";
+
+/// @title Who stands still, is on a blocklist or is reported late loses what it missed, and no more.
+contract NobodyIsRobbedTest is Network {
+    using Bits for uint256;
+
+    uint32 private constant SILENT_ROUNDS = 30;
+
+    /// @return jobId in which member 3 was silent in every `each`-th of so many rounds
+    function _silent(uint32 count, uint32 each) private returns (uint256 jobId) {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.windowSeconds) = (count + 5, 9_000);
+        jobId = start(t, 4, 3);
+        stakeUp(verifier(2), Role.VERIFIER, 900 ether);
+        for (uint32 n = 0; n < count; n++) {
+            uint256 seated = toMerge(jobId);
+            castVote(jobId, 0, seated);
+            castVote(jobId, 1, seated);
+            if (n % each != 0) castVote(jobId, 2, seated);
+            nextBlock();
+            if (n % each == 0) vm.warp(rounds.state(jobId).deadline - 25);
+            settleBy(jobId, verdictFor(jobId, seated), 3);
+        }
+    }
+
+    /// A bond is what a member put in: free stake behind it is not.
+    function test_penaltiesTakeNothingBeyondTheBond() public allHome {
+        uint256 jobId = _silent(SILENT_ROUNDS, 1);
+        for (uint32 round = 0; round < SILENT_ROUNDS; round++) {
+            blame(verifier(2));
+            members.penaliseMember(jobId, round, 3);
+        }
+        same(lockedOf(verifier(2), Role.VERIFIER), BOND - BOND / 8, "an eighth of the bond");
+        same(activeOf(verifier(2), Role.VERIFIER), 1_000 ether - BOND / 8, "nothing of the 900 beside it");
+    }
+
+    /// The same missed duties cost the same, in whatever order somebody reports them.
+    function test_whoReportsDoesNotChooseThePrice() public allHome {
+        uint256 jobId = _silent(31, 10);
+        uint256 snapshot = vm.snapshotState();
+        uint256[4] memory up = [uint256(0), 10, 20, 30];
+        uint256[4] memory down = [uint256(30), 20, 10, 0];
+        uint256[4] memory mixed = [uint256(20), 0, 30, 10];
+        uint256 ascending = _penalised(jobId, up);
+        vm.revertToState(snapshot);
+        uint256 descending = _penalised(jobId, down);
+        vm.revertToState(snapshot);
+        same(ascending, 4 ether, "far apart, a first penalty each");
+        same(descending, ascending, "backwards");
+        same(_penalised(jobId, mixed), ascending, "in between");
+    }
+
+    function test_whoReportsNeighboursDoesNotChooseThePrice() public allHome {
+        uint256 jobId = _silent(7, 2);
+        uint256 snapshot = vm.snapshotState();
+        uint256 ascending = _penalised(jobId, [uint256(0), 2, 4, 6]);
+        vm.revertToState(snapshot);
+        uint256 descending = _penalised(jobId, [uint256(6), 4, 2, 0]);
+        vm.revertToState(snapshot);
+        same(ascending, BOND / 8, "1 + 2 + 4 + 8, of which an eighth");
+        same(descending, ascending, "backwards");
+        snapshot = vm.snapshotState();
+        ascending = _penalised(jobId, [uint256(2), 4, 6, 6]);
+        vm.revertToState(snapshot);
+        same(ascending, 7 ether, "1 + 2 + 4");
+        same(_penalised(jobId, [uint256(4), 6, 2, 2]), ascending, "the middle one first");
+    }
+
+    /// @param order of the rounds; one that comes twice is refused
+    function _penalised(uint256 jobId, uint256[4] memory order) private returns (uint256) {
+        blame(verifier(2));
+        for (uint256 i = 0; i < 4; i++) {
+            if (i > 0 && order[i] == order[i - 1]) vm.expectPartialRevert(bytes4(keccak256("FaultUsed(bytes32)")));
+            members.penaliseMember(jobId, uint32(order[i]), 3);
+        }
+        return BOND - members.bondOf(jobId, Role.VERIFIER, 3);
+    }
+
+    /// Nobody could send anything from the settlement to half of the window: no key was shown.
+    function test_aChainThatStandsStillAfterASettlementTakesNoBond() public allHome {
+        uint256 jobId = start();
+        uint32 round = play(jobId);
+        uint256 seats = drawn(jobId, round);
+        vm.warp(rounds.timesOf(jobId, round).half);
+        for (uint256 left = seats; left != 0; left &= left - 1) {
+            uint16 seat = left.lowest();
+            address account = accountOf(jobId, seat);
+            Shown memory s = shownFor(jobId, round, seat);
+            blame(account);
+            vm.prank(OUTSIDER);
+            audits.reportMissingKey(s);
+            check(BOND - activeOf(account, Role.PROVIDER) <= BOND / 8, "a penalty");
+            check(!members.holderOf(jobId, Role.PROVIDER, uint32(seat) + 1).isSlashed, "no slash");
+        }
+        same(activeOf(OUTSIDER, Role.VERIFIER), 0, "nobody earns by it");
+    }
+
+    /// A submitter that the token refuses names another payee, before its refund or after it.
+    function test_aRefusedSubmittersEscrowArrives() public {
+        BlacklistToken hostile = new BlacklistToken(address(this), 1_000_000_000 ether);
+        deploy(address(hostile));
+        uint256 jobId = create(defaultTerms());
+        vm.prank(SUBMITTER);
+        jobs.cancel(jobId);
+        hostile.refuse(SUBMITTER);
+        uint256 escrow = jobs.escrowOf(jobId).balance;
+        jobs.refund(jobId);
+        same(jobs.keptOf(SUBMITTER), escrow, "kept");
+        same(jobs.escrowOf(jobId).balance, 0, "not in the escrow any more");
+        vm.expectPartialRevert(BlacklistToken.Refused.selector);
+        jobs.collect(SUBMITTER);
+        address payee = address(0xbeef);
+        vm.prank(SUBMITTER);
+        jobs.setPayee(SUBMITTER, payee);
+        jobs.collect(SUBMITTER);
+        same(hostile.balanceOf(payee), escrow, "all of it");
+    }
+
+    function test_aRefundIsThePayees() public {
+        uint256 jobId = create(defaultTerms());
+        uint256 escrow = jobs.escrowOf(jobId).balance;
+        vm.startPrank(SUBMITTER);
+        jobs.cancel(jobId);
+        jobs.setPayee(SUBMITTER, address(0xbeef));
+        vm.stopPrank();
+        jobs.refund(jobId);
+        same(token.balanceOf(address(0xbeef)), escrow, "the payee has it");
+    }
+}
