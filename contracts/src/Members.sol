@@ -31,6 +31,12 @@ contract Members is IMembers, IMembersHooks, Wired {
         uint128 penalties; // wei that missed duties took
     }
 
+    /// From when on a slot of a full pool may change hands again.
+    struct Still {
+        uint32 round;
+        uint40 time;
+    }
+
     struct Mine {
         Role role;
         uint32 id;
@@ -59,6 +65,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     mapping(bytes32 account => mapping(uint256 word => uint256)) private _misses; // of a job and role, by round
     mapping(uint256 jobId => uint256) private _taken; // slots that somebody holds for the next round
     mapping(uint256 jobId => mapping(uint16 slot => uint32)) private _memberAt; // the one of them, by id
+    mapping(uint256 jobId => Still) private _still;
     mapping(uint256 jobId => uint256) public openSlashes;
 
     error NotAllowed(address caller);
@@ -69,6 +76,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     error BondTooSmall(uint256 bond, uint256 lowest);
     error SlotTaken(uint16 slot);
     error NotTheSmallest(uint16 slot, uint16 smallest);
+    error PoolStill(uint32 round, uint256 until);
     error NotNow(uint256 jobId, Phase phase);
     error WrongSeed(bytes32 given, bytes32 current);
     error NotAbsent(uint32 id, uint32 round);
@@ -147,7 +155,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         if (bond < terms.verifierBond) revert BondTooSmall(bond, terms.verifierBond);
         uint256 taken = _taken[jobId];
         bool isOutbid = false;
-        if (slot < terms.slots && taken.has(slot)) isOutbid = _makeRoom(jobId, slot, bond, taken, terms.slots);
+        if (slot < terms.slots && taken.has(slot)) isOutbid = _makeRoom(jobId, slot, bond, taken, terms);
         id = _newHolder(jobId, Role.VERIFIER, slot, bond);
         uint32 from = IRoundsHooks(rounds).enter(jobId, slot, msg.sender, id);
         bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
@@ -341,7 +349,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     /// the cheapest.
     /// @return isOutbid whether it is that of a bond: who takes it is ready, or pools could be
     /// emptied for nothing
-    function _makeRoom(uint256 jobId, uint16 slot, uint128 bond, uint256 taken, uint16 slots)
+    function _makeRoom(uint256 jobId, uint16 slot, uint128 bond, uint256 taken, Terms memory terms)
         private
         returns (bool isOutbid)
     {
@@ -354,13 +362,23 @@ contract Members is IMembers, IMembersHooks, Wired {
             _free(jobId, Role.VERIFIER, id, m, set);
             return false;
         }
-        if (taken != Bits.firstBits(slots)) revert SlotTaken(slot);
+        if (taken != Bits.firstBits(terms.slots)) revert SlotTaken(slot);
         _requireNoMerge(jobId);
-        (uint16 smallest, uint256 lowest) = _smallest(jobId, slots);
+        (uint16 smallest, uint256 lowest) = _smallest(jobId, terms.slots);
         if (slot != smallest) revert NotTheSmallest(slot, smallest);
         if (uint256(bond) * 10 < lowest * 11) revert BondTooSmall(bond, (lowest * 11 + 9) / 10);
+        _takeTurn(jobId, terms.windowSeconds);
         _endSlot(jobId, set, m, id);
         return true;
+    }
+
+    /// @dev Else a tenth more than its bonds buys a whole pool at once, and with it the pay of honest
+    /// seats. Who is outbid has a window to bid again, and does its duties to the round's end.
+    function _takeTurn(uint256 jobId, uint32 windowSeconds) private {
+        Still memory still = _still[jobId];
+        uint32 round = IRounds(rounds).state(jobId).round;
+        if (round < still.round || block.timestamp < still.time) revert PoolStill(still.round, still.time);
+        _still[jobId] = Still(round + 1, uint40(block.timestamp) + windowSeconds);
     }
 
     function _smallest(uint256 jobId, uint16 slots) private view returns (uint16 smallest, uint256 lowest) {

@@ -82,7 +82,8 @@ interface IMembers {
     /// @custom:caller anyone, once
     function penaliseSeat(uint256 jobId, uint16 seat) external;
     /// @notice Takes a slot of the pool: a free one, one whose member is not ready in time, or for
-    /// a tenth more the cheapest.
+    /// a tenth more the cheapest of a full pool; that once a round, and not within a window of the
+    /// last time.
     /// @custom:caller a verifier
     function enrol(uint256 jobId, uint16 slot, uint128 bond) external returns (uint32 id);
     /// @notice "I hold manifest, data and model." Counts from the next settlement on; where the

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Members} from "../../src/Members.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Shown} from "../../src/libraries/Reveals.sol";
 import "../../src/types/Types.sol";
@@ -132,5 +133,38 @@ contract NobodyIsRobbedTest is Network {
         vm.stopPrank();
         jobs.refund(jobId);
         same(token.balanceOf(address(0xbeef)), escrow, "the payee has it");
+    }
+
+    /// A whale that outbids three ready verifiers by a tenth has one slot, and honest seats their pay.
+    function test_aPoolIsNotForSaleByATenth() public allHome {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.slots, t.minVerifiers, t.trainSeconds) = (6, 3, 3, 5_000);
+        uint256 jobId = start(t, 4, 3);
+        for (uint16 slot = 0; slot < 3; slot++) {
+            stakeUp(verifier(10 + slot), Role.VERIFIER, 2 * BOND);
+        }
+        vm.prank(verifier(10));
+        members.enrol(jobId, 0, uint128(BOND * 11 / 10));
+        uint256 until = block.timestamp + t.windowSeconds;
+        _bidInVain(jobId, 1, 1, until);
+        play(jobId);
+        same(said[jobId][0].record.committee, 7, "who was outbid votes to the round's end");
+        same(memberAt(jobId, 1) == verifier(1) ? 1 : 0, 1, "the others stay");
+        _bidInVain(jobId, 1, 1, until);
+        vm.warp(until);
+        play(jobId);
+        uint32 round = rounds.state(jobId).round;
+        vm.prank(verifier(11));
+        members.enrol(jobId, 1, uint128(BOND * 11 / 10));
+        vm.warp(block.timestamp + t.windowSeconds);
+        _bidInVain(jobId, 2, round + 1, block.timestamp);
+        play(jobId);
+        same(said[jobId][round].record.available, 15, "honest seats are paid");
+    }
+
+    function _bidInVain(uint256 jobId, uint16 slot, uint32 round, uint256 until) private {
+        vm.prank(verifier(10 + slot));
+        vm.expectRevert(abi.encodeWithSelector(Members.PoolStill.selector, round, until));
+        members.enrol(jobId, slot, uint128(BOND * 11 / 10));
     }
 }

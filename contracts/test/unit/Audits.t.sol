@@ -546,7 +546,7 @@ contract AuditsTest is Network {
         for (uint256 n = 0; n < 9; n++) {
             audits.reportMissingKey(shownFor(jobId, uint32(order[n]), 0));
         }
-        same(lockedOf(provider(0), Role.PROVIDER), BOND - BOND / 8, "an eighth");
+        same(members.bondOf(jobId, Role.PROVIDER, 1), BOND - BOND / 8, "an eighth");
     }
 
     /// The fees of the seat's auditors, whose words its key would have scored.
@@ -557,7 +557,7 @@ contract AuditsTest is Network {
         play(jobId);
         vm.warp(rounds.timesOf(jobId, 0).keysEnd);
         audits.reportMissingKey(shownFor(jobId, 0, 1));
-        same(lockedOf(provider(1), Role.PROVIDER), BOND - 3 ether, "above a first penalty");
+        same(members.bondOf(jobId, Role.PROVIDER, 2), BOND - 3 ether, "above a first penalty");
     }
 
     function test_P43_anUndrawnSeatOwesNoKey() public allHome {
@@ -626,7 +626,7 @@ contract AuditsTest is Network {
         audits.contest(s, 1, "", 0);
         vm.warp(rounds.timesOf(id, 1).half);
         audits.reportMissingKey(s);
-        same(members.bondOf(id, Role.PROVIDER, 1), BOND - 10 ether, "a missed duty");
+        same(members.bondOf(id, Role.PROVIDER, 1), BOND - BOND / 8, "twice the fee, as it is the last round");
     }
 
     function test_P43_theCommittedKeyInTimeSavesPayAndBond() public allHome {

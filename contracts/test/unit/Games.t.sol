@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {Claim} from "../../src/judge/IClaims.sol";
 import {Game, Part} from "../../src/judge/Game.sol";
+import {Judge} from "../../src/judge/Judge.sol";
 import {GameQueue, Outcome, Phase} from "../../src/judge/GameQueue.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {Wired} from "../../src/libraries/Wired.sol";

@@ -158,6 +158,7 @@ class Network:
         self.members: dict[tuple[Role, int], Member] = {}
         self.held: set[int] = set()
         self.owing: dict[int, int] = {}  # seat: round of the missed duty
+        self.still = (0, 0)  # round and second from which on a slot may change hands again
         self.ready, self.coming, self.going = set[int](), set[int](), set[int]()
         self.misses: dict[tuple[Role, Address], list[int]] = {}  # rounds, as often as missed
         self.buckets: dict[int, int] = {}  # of providers' ids
@@ -336,6 +337,9 @@ class Network:
         need(self.phase is not Phase.MERGE, "not while a round merges")
         lowest = min(taken.values(), key=lambda each: (each.bond, each.index))
         need(lowest is m and 10 * bond >= 11 * m.bond, "not a tenth above the smallest")
+        round, time = self.still
+        need(self.round >= round and self.now >= time, "one changed hands just now")
+        self.still = (self.round + 1, self.now + self.terms.window_seconds)
         self._end(m, self.following)
         return True
 
