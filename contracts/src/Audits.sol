@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {IAudits} from "./interfaces/IAudits.sol";
 import {IAuditsHooks, IJobsHooks, IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IJobs} from "./interfaces/IJobs.sol";
+import {IMembers} from "./interfaces/IMembers.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {IGame} from "./judge/IClaims.sol";
 import {Bits} from "./libraries/Bits.sol";
@@ -25,6 +26,12 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         address by;
         uint16 seat;
         bool isSettled;
+    }
+
+    /// How many of those who owe it did it, in a round.
+    struct Done {
+        uint16 opened; // audit reports
+        uint16 keys; // shown in time
     }
 
     /// Which round's duties are looked at.
@@ -51,8 +58,10 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) public auditReportOf;
     mapping(uint256 jobId => mapping(uint32 round => uint256)) public leakedOf; // seats
+    mapping(uint256 jobId => mapping(uint32 round => uint256)) public struckOf; // seats
     mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) private _keys;
     mapping(bytes32 duty => Contest) private _contests;
+    mapping(uint256 jobId => mapping(uint32 round => Done)) private _done;
 
     error NotOpen(uint256 from, uint256 to, uint256 now_);
     error NotYours(uint32 id, address account, address caller);
@@ -65,6 +74,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     error NotADuty(uint16 seat, uint32 id);
     error NotInPool(uint16 slot, uint256 ready);
     error ZeroKey();
+    error AlreadyStruck(uint16 seat, uint32 round);
     error KeyShownAlready(address account, uint32 round);
     error OwnKey(address account);
     error NotPaid(uint16 seat, uint256 pay);
@@ -77,6 +87,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     error NotFinal(uint32 round, uint256 openPosition);
     error NotDrawn(uint16 seat, uint32 round);
     error WasAudited(uint16 seat, uint32 id);
+    error Standstill(uint256 done, uint256 owing);
     error NotDropped(uint16 seat, uint32 id);
     error NotProven(uint16 seat, uint32 id);
 
@@ -121,6 +132,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         );
         uint256 valid = _requireDuties(a, Where(jobId, round), m.index, record, body);
         auditReportOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | valid);
+        _done[jobId][round].opened++;
         emit Opened(jobId, msg.sender, id, round, body);
     }
 
@@ -143,6 +155,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
             _requireBody(stored, body);
             if (_find(body, seat) < body.length) revert WasAudited(seat, id);
         }
+        (uint256 opened, uint256 owing) = (_done[jobId][round].opened, _auditors(a, record));
+        if (2 * opened < owing) revert Standstill(opened, owing);
         members.penalise(jobId, Role.VERIFIER, id, round, MissedDuty.AUDIT);
     }
 
@@ -184,7 +198,9 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     /// @inheritdoc IAudits
     function key(uint256 jobId, uint32 round, bytes32 key_) external {
         if (key_ == 0) revert ZeroKey();
+        bytes32 before = _keys[jobId][round][msg.sender];
         _keys[jobId][round][msg.sender] = _shownAt(key_, block.timestamp);
+        _countKey(jobId, round, uint256(before) & REST);
         emit KeyShown(jobId, msg.sender, round, key_);
     }
 
@@ -209,9 +225,25 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requireBetween(t.keysEnd, t.windowEnd);
         _requireKeyless(s, t.keysEnd);
         (uint256 pay,,) = rounds.rowsOf(s.jobId, s.round);
+        if (struckOf[s.jobId][s.round].has(s.seat)) revert AlreadyStruck(s.seat, s.round);
+        struckOf[s.jobId][s.round] |= Bits.bit(s.seat);
         if (pay.has(s.seat)) IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
         emit Struck(s.jobId, s.round, s.seat);
+        Audit memory a = rounds.auditOf(s.jobId, s.round);
+        if (2 * uint256(_done[s.jobId][s.round].keys) < _sampled(a, s.record)) return;
         members.penalise(s.jobId, Role.PROVIDER, s.id, s.round, MissedDuty.KEY);
+    }
+
+    /// @dev Of the holders of seats in the round, each once.
+    /// @param shownBefore when the caller showed one before; 0 for never
+    function _countKey(uint256 jobId, uint32 round, uint256 shownBefore) private {
+        Times memory t = rounds.timesOf(jobId, round);
+        bool isCounted = shownBefore >= t.openEnd && shownBefore < t.keysEnd;
+        if (isCounted || block.timestamp < t.openEnd || block.timestamp >= t.keysEnd) return;
+        (Role role, uint32 id) = IMembers(address(members)).idOf(jobId, msg.sender);
+        if (role != Role.PROVIDER || id == 0) return;
+        Holder memory m = members.holderOf(jobId, role, id);
+        if (m.from <= round && round < m.to) _done[jobId][round].keys++;
     }
 
     // --- contests of digests ---
@@ -347,6 +379,20 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         return !a.hasPartials || rounds.segmentsOf(where.jobId, where.round, seat) != 0;
     }
 
+    /// @return seats that the seed draws, beside those that were excluded
+    function _sampled(Audit memory a, RoundRecord calldata record) private pure returns (uint256) {
+        uint256 revealed = record.revealed.popcount();
+        if (a.isLast || a.f == 0) return revealed;
+        return Draws.sampled(revealed, record.ready.popcount(), a.shareBps);
+    }
+
+    /// @return slots that have duties, by the seats that the seed draws: they go round the pool
+    function _auditors(Audit memory a, RoundRecord calldata record) private pure returns (uint256) {
+        (uint256 seats, uint256 ready) = (_sampled(a, record), record.ready.popcount());
+        uint256 duties = a.isLast ? 2 * seats : seats;
+        return duties < ready ? duties : ready;
+    }
+
     /// @return isDrawn whether the seed draws the seat, or it was excluded
     /// @return ordinal of it among the drawn
     function _drawOf(Audit memory a, RoundRecord calldata record, uint16 seat)
@@ -354,9 +400,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         pure
         returns (bool isDrawn, uint256 ordinal)
     {
-        uint256 revealed = record.revealed.popcount();
-        bool areAll = a.isLast || a.f == 0;
-        uint256 count = areAll ? revealed : Draws.sampled(revealed, record.ready.popcount(), a.shareBps);
+        (uint256 revealed, uint256 count) = (record.revealed.popcount(), _sampled(a, record));
         if (!record.revealed.has(seat)) return (false, 0);
         if (count == revealed) return (true, (record.revealed & (Bits.bit(seat) - 1)).popcount());
         ordinal = Draws.rankOfSeat(record.auditSeed, record.revealed, seat);

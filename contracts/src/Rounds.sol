@@ -129,10 +129,28 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         if (h.phase == Phase.WAITING) return _advanceWaiting(jobId, j, h);
         if (block.timestamp >= _lastMoment(j)) return _close(jobId, j, h, JobStatus.EXPIRED);
         if (block.timestamp < h.deadline) revert NothingToDo(h.phase, h.deadline);
-        if (h.phase == Phase.TRAIN) return _endTrain(jobId, j, h, j.waiting);
-        if (h.phase == Phase.REVEAL) return _endReveal(jobId, j, h, j.waiting);
+        if (h.phase == Phase.TRAIN || h.phase == Phase.REVEAL) {
+            if (_repeats(jobId, j, h)) return;
+            return h.phase == Phase.TRAIN ? _endTrain(jobId, j, h, j.waiting) : _endReveal(jobId, j, h, j.waiting);
+        }
         if (block.timestamp >= j.shape.expiry) revert NothingToDo(h.phase, _lastMoment(j)); // `settleLate` is due
         _nextCommittee(jobId, j, h);
+    }
+
+    /// @dev Where fewer than half do what they owe, it is the chain or the network that stood still:
+    /// nobody misses, and all have as long again. Three times in a round at most, or a majority of
+    /// seats could hold a job up for nothing.
+    /// @return whether the phase goes on
+    function _repeats(uint256 jobId, Job storage j, Head memory h) private returns (bool) {
+        if (2 * j.waiting.popcount() <= j.seated.popcount() || block.timestamp >= j.shape.expiry) return false;
+        Windows storage w = j.windows;
+        uint8 repeats = w.repeatedRound == h.round ? w.repeats : 0;
+        if (repeats == MAX_REPEATS) return false;
+        (w.repeatedRound, w.repeats) = (uint24(h.round), repeats + 1);
+        h.deadline = uint40(block.timestamp) + (h.phase == Phase.TRAIN ? w.train : w.reveal);
+        j.head.store(h);
+        emit PhaseRepeated(jobId, h.round, h.deadline);
+        return true;
     }
 
     function _advanceWaiting(uint256 jobId, Job storage j, Head memory h) private {
@@ -181,8 +199,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         emit MergeOpened(jobId, h.round, revealed, nextSeed, h.deadline);
     }
 
-    /// @dev Who was silent in a committee draw that settled nothing misses; the audit seed stays,
-    /// which the next one is drawn by.
+    /// @dev Who was silent in a committee draw that settled nothing misses, unless most were; the
+    /// audit seed stays, which the next one is drawn by.
     function _nextCommittee(uint256 jobId, Job storage j, Head memory h) private {
         if (!_seedAudit(jobId, j, h)) return;
         uint256 said = uint32(uint256(j.votes));
@@ -190,7 +208,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         for (uint256 left = j.committee; left != 0; (left &= left - 1, said >>= 1)) {
             if (said & 1 == 0) silent |= left & (~left + 1);
         }
-        if (silent != 0) j.absent[h.round] |= silent;
+        if (silent != 0 && !_isStandstill(j.committee, silent, h.committeeDraw)) j.absent[h.round] |= silent;
         bytes32 previous = h.committeeDraw == 0 ? j.auditSeed : j.committeeSeed;
         h.committeeDraw++;
         bytes32 seed = Hashing.committeeSeed(previous, h.committeeDraw);

@@ -26,7 +26,7 @@ interface IAudits {
     /// @param id of the verifier
     /// @param wrong whether it had guessed
     event ContestSettled(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat, bool wrong);
-    /// @notice A drawn seat showed no key, and loses the round's pay.
+    /// @notice A drawn seat showed no key in time, and loses the round's pay.
     event Struck(uint256 indexed jobId, uint32 indexed round, uint16 indexed seat);
     /// @notice A verifier did not play what it said of a seat.
     /// @param id of the verifier

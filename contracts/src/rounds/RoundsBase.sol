@@ -76,6 +76,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     uint256 internal constant CHECKPOINT_COMMITMENT_BYTES = 64;
     uint256 internal constant MAX_AUDITS = 16;
     uint256 internal constant MAX_STREAK = 3;
+    uint256 internal constant MAX_REPEATS = 3; // of phases of a round, and committee draws whose silence counts for nobody
     bytes32 internal constant NONE = bytes32(uint256(1)); // not zero, since a word that was zero is dearer to write
 
     address public immutable jobs;
@@ -245,6 +246,11 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         j.auditSeed = seed;
         emit AuditSeeded(jobId, h.round, seed);
         return true;
+    }
+
+    /// @return whether so many of a committee were silent that nobody's silence counts
+    function _isStandstill(uint256 committee, uint256 silent, uint256 committeeDraw) internal pure returns (bool) {
+        return committeeDraw < MAX_REPEATS && 2 * silent.popcount() > committee.popcount();
     }
 
     /// @dev Who missed owes a penalty, and its seat is nobody's.

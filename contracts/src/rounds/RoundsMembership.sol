@@ -45,7 +45,9 @@ contract RoundsMembership is RoundsBase {
             t.auditSeconds,
             t.openSeconds,
             t.keySeconds,
-            t.windowSeconds
+            t.windowSeconds,
+            0,
+            0
         );
         Shape memory s;
         (s.expiry, s.rounds, s.seats, s.minProviders) = (uint40(t.expiry), t.rounds, t.seats, t.minProviders);

@@ -239,7 +239,8 @@ contract RoundsSettlement is RoundsBase {
     /// better.
     function _noteSilent(Job storage j, Head memory h, uint256 spoke) private {
         uint256 silent = j.committee & ~spoke;
-        if (silent != 0 && block.timestamp >= _votesEnd(h)) j.absent[h.round] |= silent;
+        if (silent == 0 || block.timestamp < _votesEnd(h)) return;
+        if (!_isStandstill(j.committee, silent, h.committeeDraw)) j.absent[h.round] |= silent;
     }
 
     function _noteTimes(Job storage j, Head memory h, Shape memory s, RoundRecord memory f) private {

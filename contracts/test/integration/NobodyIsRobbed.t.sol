@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Audits} from "../../src/Audits.sol";
 import {Members} from "../../src/Members.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
-import {Shown} from "../../src/libraries/Reveals.sol";
 import "../../src/types/Types.sol";
 import {BlacklistToken} from "../support/HostileTokens.sol";
 import {Network} from "../support/Network.sol";
@@ -84,23 +84,92 @@ contract NobodyIsRobbedTest is Network {
         return BOND - members.bondOf(jobId, Role.VERIFIER, 3);
     }
 
-    /// Nobody could send anything from the settlement to half of the window: no key was shown.
-    function test_aChainThatStandsStillAfterASettlementTakesNoBond() public allHome {
-        uint256 jobId = start();
-        uint32 round = play(jobId);
-        uint256 seats = drawn(jobId, round);
-        vm.warp(rounds.timesOf(jobId, round).half);
-        for (uint256 left = seats; left != 0; left &= left - 1) {
-            uint16 seat = left.lowest();
-            address account = accountOf(jobId, seat);
-            Shown memory s = shownFor(jobId, round, seat);
-            blame(account);
+    /// @dev For so long nobody can send anything; then the first block comes.
+    function _standsStill(uint256 jobId, uint256 time) private {
+        vm.roll(block.number + 1);
+        vm.warp(block.timestamp + time);
+        rounds.advance(jobId);
+    }
+
+    /// In TRAIN, in REVEAL and while a round merges: all stay, and have as long again.
+    function _roundThatStandsStill(uint256 jobId, uint256 time) private returns (uint32 round) {
+        round = rounds.state(jobId).round;
+        _standsStill(jobId, time);
+        inPhase(jobId, Phase.TRAIN);
+        same(rounds.state(jobId).deadline, block.timestamp + jobs.termsOf(jobId).trainSeconds, "as long again");
+        commitSeat(jobId, 0, revealFor(jobId, 0, 8));
+        _standsStill(jobId, time);
+        commitAll(jobId, 14);
+        nextBlock();
+        _standsStill(jobId, time);
+        inPhase(jobId, Phase.REVEAL);
+        revealAll(jobId, 15);
+        nextBlock();
+        _standsStill(jobId, time);
+        inPhase(jobId, Phase.MERGE);
+        sayAll(jobId, 15);
+        settle(jobId);
+        same(rounds.absentOf(jobId, round), 0, "no vote is missed");
+        same(said[jobId][round].record.available, 15, "everybody is paid");
+    }
+
+    /// Of AUDIT, OPEN and KEYS nothing was done in time: that costs the drawn their round's pay.
+    function _auditThatStandsStill(uint256 jobId, uint32 round, uint256 time) private {
+        Times memory t = rounds.timesOf(jobId, round);
+        vm.warp(t.keysEnd > block.timestamp + time ? t.keysEnd : block.timestamp + time);
+        if (block.timestamp >= t.windowEnd) return; // nothing can be reported any more
+        RoundRecord memory r = said[jobId][round].record;
+        for (uint32 id = 1; id <= 3; id++) {
+            uint256 duties = dutiesOf(jobId, round, uint16(id - 1));
+            if (duties == 0) continue;
+            vm.expectPartialRevert(Audits.Standstill.selector);
+            audits.absent(jobId, round, id, duties.lowest(), r, "");
+        }
+        for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
             vm.prank(OUTSIDER);
-            audits.reportMissingKey(s);
-            check(BOND - activeOf(account, Role.PROVIDER) <= BOND / 8, "a penalty");
-            check(!members.holderOf(jobId, Role.PROVIDER, uint32(seat) + 1).isSlashed, "no slash");
+            audits.reportMissingKey(shownFor(jobId, round, left.lowest()));
         }
         same(activeOf(OUTSIDER, Role.VERIFIER), 0, "nobody earns by it");
+    }
+
+    function _chainThatStandsStill(uint256 time) private {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.windowSeconds) = (3, 9_000);
+        uint256 jobId = start(t, 4, 3);
+        for (uint256 n = 0; n < 3; n++) {
+            _auditThatStandsStill(jobId, _roundThatStandsStill(jobId, time), time);
+        }
+        for (uint32 id = 1; id <= 4; id++) {
+            Holder memory m = members.holderOf(jobId, Role.PROVIDER, id);
+            check(!m.isSlashed && m.to > 3, "no id ends");
+        }
+    }
+
+    function test_aChainThatStandsStillForFortyMinutesTakesNoBond() public allHome onlyTheGuiltyPay {
+        _chainThatStandsStill(40 minutes);
+    }
+
+    function test_aChainThatStandsStillForTwoHoursTakesNoBond() public allHome onlyTheGuiltyPay {
+        _chainThatStandsStill(2 hours);
+    }
+
+    /// A majority of seats that does nothing holds a round up three times, and no longer.
+    function test_aPhaseIsRepeatedThreeTimesInARound() public allHome {
+        uint256 jobId = start();
+        for (uint256 n = 0; n < 3; n++) {
+            commitSeat(jobId, uint16(n == 0 ? 0 : 1), revealFor(jobId, uint16(n == 0 ? 0 : 1), 8));
+            if (n == 1) break;
+            _standsStill(jobId, 600);
+        }
+        commitAll(jobId, 12);
+        for (uint256 n = 0; n < 2; n++) {
+            _standsStill(jobId, 100);
+            inPhase(jobId, Phase.REVEAL);
+        }
+        revealSeat(jobId, 0, revealFor(jobId, 0, 8));
+        _standsStill(jobId, 100);
+        inPhase(jobId, Phase.MERGE);
+        same(rounds.state(jobId).owing, 14, "the others miss");
     }
 
     /// A submitter that the token refuses names another payee, before its refund or after it.

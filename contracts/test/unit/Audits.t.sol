@@ -512,8 +512,17 @@ contract AuditsTest is Network {
 
     // --- keys ---
 
+    /// @dev Else most of the drawn are silent, and nobody misses.
+    function othersShow(uint256 id, uint32 round, uint16 silent) internal {
+        vm.warp(rounds.timesOf(id, round).openEnd);
+        for (uint256 left = drawn(id, round) & ~Bits.bit(silent); left != 0; left &= left - 1) {
+            showKey(id, round, left.lowest());
+        }
+    }
+
     /// Who sleeps is no cheat: a mismatch is played without its key, which only scores auditors.
     function test_P43_aKeyThatIsNotShownCostsThePayAndAPenalty() public allHome {
+        othersShow(jobId, 1, seat);
         vm.warp(rounds.timesOf(jobId, 1).keysEnd - 1);
         Shown memory s = shownFor(jobId, 1, seat);
         vm.expectPartialRevert(Audits.NotOpen.selector);
@@ -523,7 +532,7 @@ contract AuditsTest is Network {
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 1);
         check(!pay.has(seat) && lost.has(seat), "the round's pay");
         same(lockedOf(provider(seat), Role.PROVIDER), BOND - 10 ether, "a missed duty");
-        vm.expectPartialRevert(bytes4(keccak256("FaultUsed(bytes32)")));
+        vm.expectRevert(abi.encodeWithSelector(Audits.AlreadyStruck.selector, seat, 1));
         audits.reportMissingKey(s);
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
         vm.expectPartialRevert(Audits.NotOpen.selector);
@@ -541,6 +550,11 @@ contract AuditsTest is Network {
         for (uint256 n = 0; n < 9; n++) {
             play(jobId);
         }
+        vm.warp(rounds.timesOf(jobId, 8).openEnd);
+        for (uint32 round = 0; round < 9; round++) {
+            showKey(jobId, round, 1);
+            showKey(jobId, round, 2);
+        }
         vm.warp(rounds.timesOf(jobId, 8).keysEnd);
         uint256[9] memory order = [uint256(4), 8, 0, 7, 2, 3, 6, 1, 5];
         for (uint256 n = 0; n < 9; n++) {
@@ -555,6 +569,7 @@ contract AuditsTest is Network {
         (t.f, t.dutyFee) = (0, 3 ether);
         jobId = start(t, 4, 3);
         play(jobId);
+        othersShow(jobId, 0, 1);
         vm.warp(rounds.timesOf(jobId, 0).keysEnd);
         audits.reportMissingKey(shownFor(jobId, 0, 1));
         same(members.bondOf(jobId, Role.PROVIDER, 2), BOND - 3 ether, "above a first penalty");
@@ -569,6 +584,7 @@ contract AuditsTest is Network {
     }
 
     function test_P43_aWrongKeyCountsAsNone() public allHome {
+        othersShow(jobId, 1, seat);
         vm.warp(rounds.timesOf(jobId, 1).half);
         showKey(jobId, 1, seat, "not mine");
         Shown memory s = shownFor(jobId, 1, seat);
@@ -618,7 +634,7 @@ contract AuditsTest is Network {
     function test_P43_aKeyOfZeroIsNotShown() public allHome {
         (uint256 id, Reveal memory r) = playedWith(0, false);
         Shown memory s = shownFor(id, 1, 0, r);
-        vm.warp(rounds.timesOf(id, 1).openEnd);
+        othersShow(id, 1, 0);
         vm.prank(provider(0));
         vm.expectRevert(Audits.ZeroKey.selector);
         audits.key(id, 1, 0);
@@ -640,6 +656,7 @@ contract AuditsTest is Network {
 
     /// It follows from when it was shown, not from who reports it first; it still scores auditors.
     function test_P43_aLateKeyGivesNothingBack() public allHome {
+        othersShow(jobId, 1, seat);
         vm.warp(rounds.timesOf(jobId, 1).keysEnd);
         showKey(jobId, 1, seat);
         audits.reportMissingKey(shownFor(jobId, 1, seat));

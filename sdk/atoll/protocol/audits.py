@@ -103,7 +103,9 @@ def _with_key(
     shown, or told, before."""
     round, clock = settled_round.round, settled_round.clock
     if clock.settled_at < block.timestamp < clock.keys_end:
-        return with_settled(view, round, keys=put(settled_round.keys, seat, key))
+        is_due = clock.open_end <= block.timestamp
+        in_time = Bitmap(settled_round.in_time | is_due << seat)
+        return with_settled(view, round, keys=put(settled_round.keys, seat, key), in_time=in_time)
     keys = drop(settled_round.keys, seat)
     if block.timestamp >= clock.keys_end:
         late = put(settled_round.late_keys, seat, key)

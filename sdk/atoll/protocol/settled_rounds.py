@@ -63,6 +63,7 @@ class SettledRound:
         audit_reports, opened_reports: by auditor, before and after the opening.
         keys: shown, whether they are what was committed to or not.
         early_keys: shown before the settlement; known to all, and not shown for any rule.
+        in_time: seats whose holders showed a key in OPEN's end and KEYS, whatever it was.
         late_keys: shown after KEYS; auditors are scored by them, and the seat has missed.
         leaks: keys that somebody else showed first, and who.
         late: votes cast after the settlement, by member.
@@ -100,6 +101,7 @@ class SettledRound:
     proven: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
     early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
     late_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
+    in_time: Bitmap = NO_BITS
     committee_seed: Digest = ZERO_DIGEST
     accused: Bitmap = NO_BITS
     slashed: Bitmap = NO_BITS

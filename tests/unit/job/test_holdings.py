@@ -36,7 +36,7 @@ def test_a_game_won_is_a_share_in_the_winners_stake() -> None:
     won, lost = holdings(events, WATCHER), holdings(events, liar.account)
     assert won.shares == (Share(liar.account, net.job, 3 * TOKEN),)
     assert (won.won, won.staked) == (3 * TOKEN, 3 * TOKEN)
-    assert list(won.faults(HeldByContracts(3 * TOKEN, {WATCHER: 0}, 0))) == []
+    assert list(won.faults(HeldByContracts(3 * TOKEN, 0, 0))) == []
     assert (lost.shares, lost.slashed, lost.staked) == ((), 10 * TOKEN, 0)
     assert list(won.faults(HeldByContracts(0, {WATCHER: 5}, 7))) == [
         f"0 wei are staked, and {3 * TOKEN} by the events",

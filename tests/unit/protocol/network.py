@@ -128,6 +128,7 @@ class Past:
     opened_reports: dict[int, bytes] = field(default_factory=dict)
     keys: dict[int, Digest] = field(default_factory=dict)
     shown_at: dict[int, int] = field(default_factory=dict)
+    in_time: set[int] = field(default_factory=set)
     struck: set[int] = field(default_factory=set)
     contests: dict[tuple[int, int], bool | None] = field(default_factory=dict)
     accusers: dict[tuple[int, int], Address] = field(default_factory=dict)
@@ -158,6 +159,7 @@ class Network:
         self.members: dict[tuple[Role, int], Member] = {}
         self.held: set[int] = set()
         self.owing: dict[int, int] = {}  # seat: round of the missed duty
+        self.repeats: dict[int, int] = {}  # of phases, by round
         self.still = (0, 0)  # round and second from which on a slot may change hands again
         self.ready, self.coming, self.going = set[int](), set[int](), set[int]()
         self.misses: dict[tuple[Role, Address], list[int]] = {}  # rounds, as often as missed
@@ -470,15 +472,26 @@ class Network:
             self._advance_waiting()
         elif self.now >= self.last_moment:
             self._close(JobStatus.EXPIRED)
-        elif self.phase is Phase.TRAIN:
+        elif self.phase in {Phase.TRAIN, Phase.REVEAL}:
             need(self.now >= self.deadline, "early")
-            self._end_train(set(self.waited))
-        elif self.phase is Phase.REVEAL:
-            need(self.now >= self.deadline, "early")
-            self._end_reveal(set(self.waited))
+            self._end_phase()
         else:
             need(self.deadline <= self.now < self.terms.expiry, "not now")
             self._next_committee()
+
+    def _end_phase(self) -> None:
+        """Again, where fewer than half of the seats did what it asks: three times in a round."""
+        most_missed = 2 * len(self.waited) > len(self.seated)
+        is_train, repeats = self.phase is Phase.TRAIN, self.repeats.get(self.round, 0)
+        if most_missed and repeats < 3 and self.now < self.terms.expiry:
+            self.repeats[self.round] = repeats + 1
+            terms = self.terms
+            self.deadline = self.now + (terms.train_seconds if is_train else terms.reveal_seconds)
+            self.emit(ev.PhaseRepeated(self.job, RoundIndex(self.round), self.deadline))
+        elif is_train:
+            self._end_train(set(self.waited))
+        else:
+            self._end_reveal(set(self.waited))
 
     def _advance_waiting(self) -> None:
         if self.now >= self.terms.expiry:
@@ -641,7 +654,7 @@ class Network:
 
     def _next_committee(self) -> None:
         self._seed_audit()
-        self.silent |= self.committee - set(self.votes)
+        self.silent |= self._silent_here()
         self.committee_draw += 1
         self.committee_seed = hashed(
             self.audit_seed if self.committee_draw == 1 else self.committee_seed,
@@ -651,6 +664,12 @@ class Network:
         self.deadline = self.now + self.terms.merge_seconds
         told = (self.committee_draw, bitmap(self.committee), self.deadline)
         self.emit(ev.CommitteeDrawn(self.job, RoundIndex(self.round), *told))
+
+    def _silent_here(self) -> set[int]:
+        """Of the committee draw that runs; none where most are, in a round's first three."""
+        silent = self.committee - set(self.votes)
+        is_standstill = self.committee_draw < 3 and 2 * len(silent) > len(self.committee)
+        return set() if is_standstill else silent
 
     # --- settling ---
 
@@ -732,7 +751,7 @@ class Network:
         in_vain = any(signed) and not verdict.merged
         unearned = {s for s in self.seated if in_vain and self._is_short(self.reveals[s])}
         drawn = self._drawn(numbers(verdict.excluded), is_last)
-        silent = self.committee - set(self.votes) if self.now >= self.votes_end else set()
+        silent = self._silent_here() if self.now >= self.votes_end else set()
         settled_round = Past(
             at=self.now,
             ends=self._ends(is_last),
@@ -881,6 +900,8 @@ class Network:
         if self.now > settled_round.at:
             settled_round.keys[seat] = key
             settled_round.shown_at[seat] = self.now
+            if settled_round.ends["open"] <= self.now < settled_round.ends["keys"]:
+                settled_round.in_time.add(seat)
         account = self.member(Role.PROVIDER, settled_round.holders[seat]).account
         self.emit(ev.KeyShown(self.job, account, RoundIndex(round), key))
 
@@ -940,12 +961,22 @@ class Network:
         settled_round = self.settled[round]
         need(settled_round.ends["keys"] <= self.now < settled_round.ends["window"], "not now")
         m = self._keyless(round, seat)
-        need((round, MissedDuty.KEY) not in m.penalties, "done")
+        need(seat not in settled_round.struck, "done")
+        settled_round.struck.add(seat)
         if seat in settled_round.pay:
             settled_round.pay.discard(seat)
             self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(settled_round.pay)))
         self.emit(ev.Struck(self.job, RoundIndex(round), SeatIndex(seat)))
-        self._missed(m, round, MissedDuty.KEY)
+        if 2 * len(settled_round.in_time) >= self._sampled(settled_round, round):
+            self._missed(m, round, MissedDuty.KEY)
+
+    def _sampled(self, settled_round: Past, round: int) -> int:
+        """Seats that the seed of a round draws, beside those that were excluded."""
+        revealed = settled_round.record.revealed.bit_count()
+        if not self.terms.f or round + 1 == self.terms.rounds:
+            return revealed
+        share = ceil(Fraction(self.terms.share_bps * revealed, 10_000))
+        return max(1, min(share, ceil(Fraction(settled_round.record.ready.bit_count(), 2))))
 
     def report_absent(self, round: int, id: int) -> None:
         settled_round = self.settled[round]
@@ -953,6 +984,9 @@ class Network:
         body = settled_round.opened_reports.get(id, b"")
         left = self.duties(round, id) - {body[at] for at in range(0, len(body), 35)}
         need(left, "nothing excluded")
+        duties = self._sampled(settled_round, round) * (1 + (round + 1 == self.terms.rounds))
+        owing = min(duties, settled_round.record.ready.bit_count())
+        need(2 * len(settled_round.opened_reports) >= owing, "most auditors stood still")
         self._missed(self.member(Role.VERIFIER, id), round, MissedDuty.AUDIT)
 
     def drop(self, round: int, id: int, seat: int) -> None:
