@@ -142,7 +142,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// seats could hold a job up for nothing.
     /// @return whether the phase goes on
     function _repeats(uint256 jobId, Job storage j, Head memory h) private returns (bool) {
-        if (2 * j.waiting.popcount() <= j.seated.popcount() || block.timestamp >= j.shape.expiry) return false;
+        if (2 * j.waiting.popcount() <= j.seated.popcount()) return false;
+        if (h.isCancelled || block.timestamp >= j.shape.expiry) return false;
         Windows storage w = j.windows;
         uint8 repeats = w.repeatedRound == h.round ? w.repeats : 0;
         if (repeats == MAX_REPEATS) return false;

@@ -215,8 +215,7 @@ contract AttacksTest is Network {
             blame(provider(i));
         }
         for (uint256 i = 0; i < 3; i++) {
-            vm.warp(rounds.state(jobId).deadline);
-            rounds.advance(jobId);
+            endPhase(jobId);
             inPhase(jobId, Phase.WAITING);
             for (uint16 seat = 0; seat < 4; seat++) {
                 members.penaliseSeat(jobId, seat);

@@ -38,10 +38,10 @@ def test_a_game_won_is_a_share_in_the_winners_stake() -> None:
     assert (won.won, won.staked) == (3 * TOKEN, 3 * TOKEN)
     assert list(won.faults(HeldByContracts(3 * TOKEN, 0, 0))) == []
     assert (lost.shares, lost.slashed, lost.staked) == ((), 10 * TOKEN, 0)
-    assert list(won.faults(HeldByContracts(0, {WATCHER: 5}, 7))) == [
+    assert list(won.faults(HeldByContracts(0, 5, 7))) == [
         f"0 wei are staked, and {3 * TOKEN} by the events",
         "7 wei are kept, and 0 by the events",
-        f"5 wei are owed by games to {WATCHER}, and 0 by the events",
+        "5 wei are owed by games, and 0 by the events",
     ]
 
 

@@ -483,7 +483,8 @@ class Network:
         """Again, where fewer than half of the seats did what it asks: three times in a round."""
         most_missed = 2 * len(self.waited) > len(self.seated)
         is_train, repeats = self.phase is Phase.TRAIN, self.repeats.get(self.round, 0)
-        if most_missed and repeats < 3 and self.now < self.terms.expiry:
+        ends = self.cancelled or self.now >= self.terms.expiry
+        if most_missed and repeats < 3 and not ends:
             self.repeats[self.round] = repeats + 1
             terms = self.terms
             self.deadline = self.now + (terms.train_seconds if is_train else terms.reveal_seconds)
@@ -707,9 +708,11 @@ class Network:
         self._next()
 
     def pass_deadline(self) -> None:
-        """Time passes until the phase's deadline, and somebody notices."""
-        self.wait_until(self.deadline)
-        self.advance()
+        """Time passes until the phase is over, however often it is repeated."""
+        before = (self.phase, self.committee_draw)
+        while (self.phase, self.committee_draw) == before:
+            self.wait_until(self.deadline)
+            self.advance()
 
     def verdict(self, excluded: set[int], merged: int) -> Verdict:
         """What honest members would say of the merge."""
