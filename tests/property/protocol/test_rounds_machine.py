@@ -340,7 +340,8 @@ class AnyJob(RuleBasedStateMachine):
             assert numbers(seen.signers) == settled_round.signed
             assert dict(seen.seats) | settled_round.holders == dict(seen.seats)
             assert numbers(seen.silent) == settled_round.absent
-            assert set(seen.keys) == set(settled_round.keys)
+            assert set(seen.keys) | set(seen.late_keys) == set(settled_round.keys)
+            assert numbers(seen.in_time) == settled_round.in_time
 
     @invariant()
     def money_is_the_same_and_never_too_much(self) -> None:
