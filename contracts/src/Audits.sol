@@ -9,6 +9,7 @@ import {IGame} from "./judge/IClaims.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Draws} from "./libraries/Draws.sol";
 import {Hashing} from "./libraries/Hashing.sol";
+import {EventLog} from "./libraries/EventLog.sol";
 import {Placed} from "./libraries/Placed.sol";
 import {Reveals, Shown} from "./libraries/Reveals.sol";
 import {Wired} from "./libraries/Wired.sol";
@@ -17,7 +18,7 @@ import "./types/Types.sol";
 /// @title Behind the training: who looked at what, and proved it.
 /// @notice A digest of a verifier changes its own fee and nobody's pay or bond. All that is claimed
 /// here can be recomputed.
-contract Audits is IAudits, IAuditsHooks, Wired {
+contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
     using Bits for uint256;
 
     /// A member's accusation of another fee: it waits until the seat's round is FINAL.
@@ -98,7 +99,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         bytes32 stored = auditReportOf[jobId][round][msg.sender];
         if (uint256(stored) & OPENED != 0) revert AlreadyOpened(msg.sender, round);
         auditReportOf[jobId][round][msg.sender] = bytes32(uint256(auditReport_) & HASH | block.timestamp);
-        emit AuditReportSealed(jobId, msg.sender, round, auditReport_);
+        _log(jobId, abi.encode(AuditReportSealed.selector, jobId, msg.sender, round), abi.encode(auditReport_));
     }
 
     /// @inheritdoc IAudits
@@ -121,7 +122,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         );
         uint256 valid = _requireDuties(a, Where(jobId, round), m.index, record, body);
         auditReportOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | valid);
-        emit Opened(jobId, msg.sender, id, round, body);
+        _log(jobId, abi.encode(Opened.selector, jobId, msg.sender, id), abi.encode(round, body));
     }
 
     /// @inheritdoc IAudits
@@ -156,7 +157,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         bool isPlayed = isSlashed || game.wasChallenged(_accusation(jobId, round, id, seat, from, set));
         if (from == VALID || isPlayed) revert NotDropped(seat, id);
         members.slashDropped(jobId, id, round, seat);
-        emit Dropped(jobId, id, round, seat);
+        _log(jobId, abi.encode(Dropped.selector, jobId, id, seat), abi.encode(round));
     }
 
     /// @inheritdoc IAudits
@@ -170,7 +171,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         Contest storage c = _contests[_dutyOf(jobId, round, id, seat)];
         if (c.isSettled) revert AlreadyContested(id, seat);
         c.isSettled = true;
-        emit Proven(jobId, id, round, seat);
+        _log(jobId, abi.encode(Proven.selector, jobId, id, seat), abi.encode(round));
         _creditFee(jobId, id);
     }
 
@@ -185,7 +186,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     function key(uint256 jobId, uint32 round, bytes32 key_) external {
         if (key_ == 0) revert ZeroKey();
         _keys[jobId][round][msg.sender] = _shownAt(key_, block.timestamp);
-        emit KeyShown(jobId, msg.sender, round, key_);
+        _log(jobId, abi.encode(KeyShown.selector, jobId, msg.sender, round), abi.encode(key_));
     }
 
     /// @inheritdoc IAudits
@@ -197,7 +198,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requirePaid(s.jobId, s.round, s.seat);
         _keys[s.jobId][s.round][m.account] = _shownAt(key_, block.timestamp + 1); // after the settlement, if in its block
         leakedOf[s.jobId][s.round] |= Bits.bit(s.seat);
-        emit Leaked(s.jobId, msg.sender, s.seat, s.round, key_);
+        _log(s.jobId, abi.encode(Leaked.selector, s.jobId, msg.sender, s.seat), abi.encode(s.round, key_));
         IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
         _contests[_dutyOf(s.jobId, s.round, LEAK, s.seat)] = Contest(msg.sender, s.seat, false);
         IJobsHooks(address(jobs)).keepSegments(s.jobId, Reveals.segments(s.reveal));
@@ -210,7 +211,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requireKeyless(s);
         (uint256 pay,,) = rounds.rowsOf(s.jobId, s.round);
         if (pay.has(s.seat)) IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
-        emit Struck(s.jobId, s.round, s.seat);
+        _log(s.jobId, abi.encode(Struck.selector, s.jobId, s.round, s.seat), "");
         members.penalise(s.jobId, Role.PROVIDER, s.id, s.round, MissedDuty.KEY);
     }
 
@@ -234,7 +235,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         address auditor = members.holderOf(s.jobId, Role.VERIFIER, id).account;
         bytes32 stored = auditReportOf[s.jobId][s.round][auditor];
         auditReportOf[s.jobId][s.round][auditor] = bytes32(uint256(stored) - 1); // one duty less earns
-        emit Contested(s.jobId, msg.sender, id, s.round, s.seat);
+        _log(s.jobId, abi.encode(Contested.selector, s.jobId, msg.sender, s.seat), abi.encode(id, s.round));
     }
 
     /// @inheritdoc IAudits
@@ -247,7 +248,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requireFinal(jobId, round, seatId);
         c.isSettled = true;
         bool isLost = holder.isSlashed && members.lostFrom(jobId, Role.PROVIDER, seatId) <= round;
-        emit ContestSettled(jobId, id, round, c.seat, !isLost);
+        _log(jobId, abi.encode(ContestSettled.selector, jobId, id, c.seat), abi.encode(round, !isLost));
         if (id == LEAK) return _settleLeak(jobId, round, c.seat, isLost ? BURN : c.by);
         if (isLost) return _creditFee(jobId, id);
         address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;

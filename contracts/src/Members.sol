@@ -9,6 +9,7 @@ import {IRounds} from "./interfaces/IRounds.sol";
 import {IGame} from "./judge/IClaims.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Hashing} from "./libraries/Hashing.sol";
+import {EventLog} from "./libraries/EventLog.sol";
 import {Placed} from "./libraries/Placed.sol";
 import {Wired} from "./libraries/Wired.sol";
 import {Holders, HolderWord} from "./types/Holders.sol";
@@ -17,7 +18,7 @@ import "./types/Types.sol";
 /// @title Holders of seats and slots. Each has an id that is never used again, a bond, and the
 /// rounds that it counts in.
 /// @dev What the rounds contract has to know of members lies there; here lies what they owe.
-contract Members is IMembers, IMembersHooks, Wired {
+contract Members is IMembers, IMembersHooks, EventLog, Wired {
     using Bits for uint256;
     using Holders for Holder;
 
@@ -97,7 +98,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         id = _newHolder(jobId, Role.PROVIDER, seat, bond);
         uint32 from = IRoundsHooks(rounds).join(jobId, seat, msg.sender, id);
         _holders[Hashing.setOf(jobId, Role.PROVIDER, id)].from = uint24(from);
-        emit Seated(jobId, msg.sender, seat, id, from);
+        _log(jobId, abi.encode(Seated.selector, jobId, msg.sender, seat), abi.encode(id, from));
     }
 
     /// @inheritdoc IMembers
@@ -151,7 +152,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         if (!isOutbid) _readyUntil[set] = readyUntil;
         _taken[jobId] |= Bits.bit(slot);
         _memberAt[jobId][slot] = id;
-        emit Enrolled(jobId, msg.sender, slot, id, from, bond, readyUntil);
+        _log(jobId, abi.encode(Enrolled.selector, jobId, msg.sender, slot), abi.encode(id, from, bond, readyUntil));
         if (isOutbid) _setReady(jobId, slot, id);
     }
 
@@ -200,7 +201,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         for (uint256 i = 0; i < length; i++) {
             if (text[i] < 0x21 || text[i] > 0x7e) revert UrlByte(i, text[i]);
         }
-        emit GatewayAnnounced(msg.sender, url);
+        _log(0, abi.encode(GatewayAnnounced.selector, msg.sender), abi.encode(url));
     }
 
     // --- what other contracts ask for ---
@@ -237,7 +238,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         m.isSlashed = true;
         _leave(jobId, role, id, set, true);
         uint256 slashed = isFirst ? _takeSlashed(jobId, role, id, winner) : 0;
-        emit HolderSlashed(jobId, m.account, winner, role, id, lost, slashed);
+        _log(jobId, abi.encode(HolderSlashed.selector, jobId, m.account, winner), abi.encode(role, id, lost, slashed));
     }
 
     /// @inheritdoc IMembersHooks
@@ -298,14 +299,14 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     function _endSeat(uint256 jobId, bytes32 set, Holder memory m, uint32 id, uint32 to) private {
         _holders[set].to = m.to = to < m.from ? m.from : uint24(to);
-        emit SeatLeaving(jobId, m.account, m.index, id, m.to);
+        _log(jobId, abi.encode(SeatLeaving.selector, jobId, m.account, m.index), abi.encode(id, m.to));
     }
 
     function _endSlot(uint256 jobId, bytes32 set, Holder memory m, uint32 id) private {
         uint32 to = IRoundsHooks(rounds).vacate(jobId, m.index);
         _holders[set].to = m.to = to < m.from ? m.from : uint24(to);
         _taken[jobId] &= ~Bits.bit(m.index);
-        emit SlotLeaving(jobId, m.account, m.index, id, m.to);
+        _log(jobId, abi.encode(SlotLeaving.selector, jobId, m.account, m.index), abi.encode(id, m.to));
     }
 
     /// @dev Unless it is leaving already; a seat that is counts until its last round is over,
@@ -329,7 +330,7 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     function _setReady(uint256 jobId, uint16 slot, uint32 id) private {
         IRoundsHooks(rounds).setReady(jobId, slot);
-        emit Ready(jobId, msg.sender, slot, id);
+        _log(jobId, abi.encode(Ready.selector, jobId, msg.sender, slot), abi.encode(id));
     }
 
     /// @dev Of a slot that somebody holds: it was not ready in time, or the pool is full and it is
@@ -397,7 +398,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         _holders[set].isReleased = true;
         delete _mine[jobId][m.account];
         stakes.unlock(m.account, role, Hashing.bondLock(jobId, role, id));
-        emit Released(jobId, m.account, role, id);
+        _log(jobId, abi.encode(Released.selector, jobId, m.account, id), abi.encode(role));
     }
 
     // --- missed duties and slashes ---
@@ -422,7 +423,11 @@ contract Members is IMembers, IMembersHooks, Wired {
         uint256 amount = bondOf(jobId, Role.VERIFIER, id) * bps / BPS;
         Slash memory order = _orderOf(jobId, Role.VERIFIER, id, fault, amount);
         if (winner != address(0)) (order.beneficiary, order.beneficiaryBps) = (winner, HALF_BPS);
-        emit Missed(jobId, order.account, Role.VERIFIER, id, round, kind, stakes.slash(order));
+        _log(
+            jobId,
+            abi.encode(Missed.selector, jobId, order.account, id),
+            abi.encode(Role.VERIFIER, round, kind, stakes.slash(order))
+        );
         _leave(jobId, Role.VERIFIER, id, Hashing.setOf(jobId, Role.VERIFIER, id), false);
     }
 
@@ -433,7 +438,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         uint256 amount = _penaltyOf(jobId, role, _takeLevel(jobId, role, m, round));
         bytes32 fault = Hashing.fault(address(this), jobId, role, id, round, kind, 0);
         amount = stakes.slash(_orderOf(jobId, role, id, fault, amount));
-        emit Missed(jobId, m.account, role, id, round, kind, amount);
+        _log(jobId, abi.encode(Missed.selector, jobId, m.account, id), abi.encode(role, round, kind, amount));
     }
 
     /// @dev Counts the missed duty.

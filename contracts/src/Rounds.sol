@@ -65,7 +65,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         j.commitments[seat] = commitment;
         waiting ^= Bits.bit(seat);
         j.waiting = waiting;
-        emit Committed(jobId, msg.sender, seat, h.roundIn(), commitment);
+        _log(jobId, abi.encode(Committed.selector, jobId, msg.sender, seat), abi.encode(h.roundIn(), commitment));
         if (waiting == 0) _endTrain(jobId, j, j.head.load(), 0);
     }
 
@@ -86,7 +86,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         waiting ^= Bits.bit(seat);
         j.waiting = waiting;
         j.reveals = Hashing.accumulateReveal(j.reveals, seat, given);
-        emit Revealed(jobId, msg.sender, seat, h.roundIn(), reveal_);
+        _log(jobId, abi.encode(Revealed.selector, jobId, msg.sender, seat), abi.encode(h.roundIn(), reveal_));
         if (waiting == 0) _endReveal(jobId, j, j.head.load(), 0);
     }
 
@@ -107,7 +107,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         uint256 said = uint32(kept) | mark;
         bytes32 accumulator = Hashing.accumulateVote(Hashing.cut(bytes32(kept)), slot, has);
         j.votes = bytes32(uint256(accumulator) | said);
-        emit Voted(jobId, msg.sender, slot, h.roundIn(), h.committeeIn(), has);
+        _log(jobId, abi.encode(Voted.selector, jobId, msg.sender, slot), abi.encode(h.roundIn(), h.committeeIn(), has));
         if (!h.isSeededIn()) _seedAudit(jobId, j, j.head.load()); // counts, whether that is known yet or not
     }
 
@@ -162,7 +162,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         h.beacon = uint40(block.number);
         j.noted = j.ready;
         j.head.store(h);
-        emit Waiting(jobId, h.round, 0);
+        _logBehind(jobId, abi.encode(Waiting.selector, jobId, h.round), abi.encode(0));
     }
 
     /// @param missed seats that have not revealed
@@ -178,7 +178,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         (h.phase, h.deadline) = (Phase.MERGE, uint40(block.timestamp) + j.windows.merge);
         h.beacon = uint40(block.number);
         j.head.store(h);
-        emit MergeOpened(jobId, h.round, revealed, nextSeed, h.deadline);
+        _logBehind(jobId, abi.encode(MergeOpened.selector, jobId, h.round), abi.encode(revealed, nextSeed, h.deadline));
     }
 
     /// @dev Who was silent in a committee draw that settled nothing misses; the audit seed stays,
@@ -197,7 +197,11 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         (j.committeeSeed, j.votes, j.committee) = (seed, Hashing.noVotes(seed), Draws.committee(seed, j.ready));
         h.deadline = uint40(block.timestamp) + j.windows.merge;
         j.head.store(h);
-        emit CommitteeDrawn(jobId, h.round, h.committeeDraw, j.committee, h.deadline);
+        _log(
+            jobId,
+            abi.encode(CommitteeDrawn.selector, jobId, h.round),
+            abi.encode(h.committeeDraw, j.committee, h.deadline)
+        );
     }
 
     function _takeSegments(Job storage j, HeadWord h, uint16 seat, Reveal calldata r) private {

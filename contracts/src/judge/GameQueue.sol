@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {ReentrancyGuard} from "@openzeppelin/contracts/utils/ReentrancyGuard.sol";
+import {EventLog} from "../libraries/EventLog.sol";
 import {Pull} from "../libraries/Pull.sol";
 import {Wired} from "../libraries/Wired.sol";
 import {Claim, IClaims, IGame} from "./IClaims.sol";
@@ -45,7 +46,7 @@ enum Outcome {
 /// `timeout` when it can. A game that could not begin by then goes home: a holder must not lose by
 /// the games of others. No token is pushed to anyone (`withdraw`), so no party can make an ending
 /// revert.
-abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
+abstract contract GameQueue is IGame, EventLog, Wired, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
     struct Match {
@@ -175,7 +176,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         openGames[c.position]++;
         openGames[c.set]++;
         wasChallenged[_accusation(c)] = true;
-        emit Challenged(id, c.holder, msg.sender, bond, c, evidence);
+        _log(0, abi.encode(Challenged.selector, id, c.holder, msg.sender), abi.encode(bond, c, evidence));
         _enqueue(_queues[c.set], id, bond);
         Pull.exactly(token, bond);
     }
@@ -191,7 +192,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         uint256 waiting = _queues[c.set].waiting.length;
         if (waiting < MAX_WAITING) revert QueueHasRoom(waiting, MAX_WAITING);
         wasChallenged[_accusation(c)] = true;
-        emit CrowdedOut(msg.sender, c);
+        _log(0, abi.encode(CrowdedOut.selector, msg.sender), abi.encode(c));
     }
 
     /// @dev About an earlier round of the reset period it is the accusation that the position's own
@@ -236,7 +237,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     function withdraw(address account) external nonReentrant {
         uint256 amount = owed[account];
         owed[account] = 0;
-        emit BondReturned(account, amount);
+        _log(0, abi.encode(BondReturned.selector, account), abi.encode(amount));
         if (amount > 0) token.safeTransfer(account, amount);
     }
 
@@ -287,7 +288,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
 
     function _decide(Match storage m, uint256 id, Outcome outcome) internal {
         (m.phase, m.outcome) = (Phase.DECIDED, outcome);
-        emit Decided(id, outcome);
+        _logOf(id, Decided.selector, abi.encode(outcome));
     }
 
     /// @dev Pays, ends what falls with it, or lets the next game begin; and tells the claims
@@ -353,7 +354,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         q.playing = id;
         m.phase = m.isUpdateProof ? Phase.POST_UPDATE_PROOF : Phase.OPEN_STEPS;
         m.since = uint64(block.timestamp);
-        emit Began(id, m.holder);
+        _log(0, abi.encode(Began.selector, id, m.holder), "");
     }
 
     /// @return lowest position of a game and of those that wait behind it
@@ -381,7 +382,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         (m.phase, m.outcome) = (Phase.OVER, outcome);
         openGames[m.position]--;
         openGames[m.set]--;
-        emit Ended(id, outcome);
+        _logOf(id, Ended.selector, abi.encode(outcome));
     }
 
     /// @dev The gas is checked first, so that nobody can end a game and starve what it tells.
@@ -390,7 +391,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         if (gasleft() < needed) revert NotEnoughGas(gasleft(), needed);
         try claims.slash{gas: SLASH_GAS}(set, lowest, challenger) {}
         catch {
-            emit NotTold(id, set);
+            _logOf(id, NotTold.selector, abi.encode(set));
         }
     }
 
@@ -404,6 +405,11 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     function _isBefore(uint256 id, uint256 other) private view returns (bool) {
         (uint256 bond, uint256 otherBond) = (_matches[id].bond, _matches[other].bond);
         return bond == otherBond ? id < other : bond > otherBond;
+    }
+
+    /// @dev An event whose one topic is the game.
+    function _logOf(uint256 id, bytes32 selector, bytes memory data) internal {
+        _log(0, abi.encode(selector, id), data);
     }
 
     function _isHoldersMove(Phase phase) private pure returns (bool) {

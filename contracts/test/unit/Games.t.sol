@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {Claim} from "../../src/judge/IClaims.sol";
 import {Game, Part} from "../../src/judge/Game.sol";
+import {Judge} from "../../src/judge/Judge.sol";
 import {GameQueue, Outcome, Phase} from "../../src/judge/GameQueue.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {Wired} from "../../src/libraries/Wired.sol";
@@ -118,7 +119,7 @@ contract GamesTest is Table {
             c.workTag = keccak256(norms[i]);
             uint256 id = challengeBy(CHALLENGER, c, BOND);
             vm.prank(HOLDER);
-            vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, 0));
+            vm.expectRevert(abi.encodeWithSelector(Judge.NotFinite.selector, 0));
             game.openSteps(id, c, part(0), list(c.closing), norms[i]);
             stall(id);
             isOver(id, Outcome.HOLDER_LOST);
@@ -143,7 +144,7 @@ contract GamesTest is Table {
         c.workTag = keccak256(works);
         uint256 id = challengeBy(CHALLENGER, c, BOND);
         vm.prank(HOLDER);
-        if (isRefused) vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, 0));
+        if (isRefused) vm.expectRevert(abi.encodeWithSelector(Judge.NotFinite.selector, 0));
         game.openSteps(id, c, Part(h, 0, 1, new bytes32[](0)), list(c.closing), works);
     }
 
@@ -164,7 +165,7 @@ contract GamesTest is Table {
             (c.closing, c.workTag) = (states[1], keccak256(works));
             uint256 id = challengeBy(CHALLENGER, c, BOND);
             vm.prank(HOLDER);
-            vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, zero));
+            vm.expectRevert(abi.encodeWithSelector(Judge.NotFinite.selector, zero));
             game.openSteps(id, c, p, states, works);
             stall(id);
             isOver(id, Outcome.HOLDER_LOST);
