@@ -69,7 +69,7 @@ class Meter:
         document = json.loads(reply.body)
         kept = [log for log in document["result"] if log["blockNumber"] != hex(self._hides)]
         body = json.dumps({**document, "result": kept}).encode()
-        return Reply(body, reply.number, reply.status, reply.rest_s)
+        return Reply(body, reply.asked, reply.status, reply.rest_s)
 
     @property
     def receipts(self) -> int:

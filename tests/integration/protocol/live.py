@@ -87,8 +87,10 @@ class Chain:
         self.token, self.policy = token, self.deploy(policy)
         delays, policies = (7 * 86_400, 2 * 86_400, LONGEST_GAME), [self.policy.address]
         config = self.deploy("Config", token.address, owner, PARAMS, *delays, policies)
+        self.config = config
         self.stakes = self.deploy("Stakes", config.address)
-        game = self.deploy("Game", token.address, LONGEST_GAME, address("judge"))
+        judge = self.deploy("Judge", [])
+        game = self.deploy("Game", token.address, LONGEST_GAME, judge.address)
         self.game = game
         asked = [self.next_address(count) for count in (3, 4, 5)]
         self.jobs = self.deploy("Jobs", config.address, *asked, game.address)
