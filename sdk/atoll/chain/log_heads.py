@@ -19,8 +19,8 @@ from typing import Final
 
 from eth_utils.crypto import keccak
 
-from atoll.chain.abi import load_artifact, registry
-from atoll.chain.decode import RawLog, event_topics
+from atoll.chain.abi import registry
+from atoll.chain.decode import RawLog
 from atoll.protocol.types import Address
 
 NO_JOB: Final = 0
@@ -52,12 +52,6 @@ def emitters(addresses: Mapping[str, Address]) -> tuple[Address, ...]:
     return tuple(addresses[name] for name in EMITTERS if name in addresses)
 
 
-def has_heads(contract: str) -> bool:
-    """Whether a shipped contract keeps the word."""
-    abi = load_artifact(contract)["abi"]
-    return any(item["type"] == "function" and item["name"] == "logHead" for item in abi)
-
-
 @cache
 def _topics_of(names: frozenset[str]) -> frozenset[bytes]:
     return frozenset(abi.topic for abi in registry().events.values() if abi.name in names)
@@ -84,16 +78,6 @@ def created_job(raw: RawLog) -> int | None:
     """The job that a log says to be new."""
     is_creation = raw.topics[0] in _topics_of(frozenset({"JobCreated"})) and len(raw.topics) > 1
     return int.from_bytes(raw.topics[1], "big") if is_creation else None
-
-
-def is_folded(raw: RawLog) -> bool:
-    """Whether its event is one that views are folded from."""
-    return bool(raw.topics) and raw.topics[0] in _event_topics()
-
-
-@cache
-def _event_topics() -> frozenset[bytes]:
-    return frozenset(event_topics())
 
 
 def next_head(before: bytes, raw: RawLog, timestamp: int, other: bytes = EMPTY) -> bytes:
@@ -151,8 +135,3 @@ class HeadFold:
 
     def _is_behind_members(self, raw: RawLog) -> bool:
         return raw.topics[0] in _topics_of(BEHIND_MEMBERS)
-
-
-def count_of(head: bytes) -> int:
-    """How many logs a head is behind."""
-    return int.from_bytes(head[:COUNT_BYTES], "big")
