@@ -10,7 +10,7 @@ import {IGame} from "./judge/IClaims.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Draws} from "./libraries/Draws.sol";
 import {Hashing} from "./libraries/Hashing.sol";
-import {EventLog} from "./libraries/EventLog.sol";
+import {EventLog, IEventLog} from "./libraries/EventLog.sol";
 import {Placed} from "./libraries/Placed.sol";
 import {Reveals, Shown} from "./libraries/Reveals.sol";
 import {Wired} from "./libraries/Wired.sol";
@@ -214,7 +214,9 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
         _requirePaid(s.jobId, s.round, s.seat);
         _keys[s.jobId][s.round][m.account] = _shownAt(key_, block.timestamp + 1); // after the settlement, if in its block
         leakedOf[s.jobId][s.round] |= Bits.bit(s.seat);
-        _log(s.jobId, abi.encode(Leaked.selector, s.jobId, msg.sender, s.seat), abi.encode(s.round, key_));
+        bytes32 after_ = IEventLog(address(rounds)).logHead(s.jobId); // it may have been settled in this block
+        bytes memory topics = abi.encode(Leaked.selector, s.jobId, msg.sender, s.seat);
+        _logAfter(s.jobId, after_, topics, abi.encode(s.round, key_));
         IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
         _contests[_dutyOf(s.jobId, s.round, LEAK, s.seat)] = Contest(msg.sender, s.seat, false);
         IJobsHooks(address(jobs)).keepSegments(s.jobId, Reveals.segments(s.reveal));

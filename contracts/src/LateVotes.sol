@@ -7,7 +7,7 @@ import {IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {Having, ILateVotes} from "./interfaces/ILateVotes.sol";
 import {Bits} from "./libraries/Bits.sol";
-import {EventLog} from "./libraries/EventLog.sol";
+import {EventLog, IEventLog} from "./libraries/EventLog.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Reveals} from "./libraries/Reveals.sol";
 import "./types/Types.sol";
@@ -43,7 +43,8 @@ contract LateVotes is ILateVotes, EventLog {
         if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
         if (m.from > round + 1 || m.to <= round) revert NotThen(id, round);
         _late[jobId][round][id] |= has;
-        _log(jobId, abi.encode(LateVote.selector, jobId, msg.sender, id), abi.encode(round, has));
+        bytes32 after_ = IEventLog(address(rounds)).logHead(jobId); // it may have been settled in this block
+        _logAfter(jobId, after_, abi.encode(LateVote.selector, jobId, msg.sender, id), abi.encode(round, has));
     }
 
     /// @inheritdoc ILateVotes

@@ -116,7 +116,7 @@ class EventIndex:
         self._has_recalled = False
         self._range = MAX_RANGE
         self._undecodable: set[tuple[bytes, int]] = set()
-        self._store = LogStore(path, chain.events.members)
+        self._store = LogStore(path, chain.events.behind)
         self._claim(path)
         self._store.open()
         self._confirmed = self._store.tip()

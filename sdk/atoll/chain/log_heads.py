@@ -7,7 +7,8 @@ makes up give another word than the state has.
 
 The order of two contracts' logs within a block is not in their words, and views must not depend on
 it. Where they would, the later log takes the other contract's word in: so all that ends or opens a
-phase does with what the members contract has said before.
+phase does with what the members contract has said before, and what is said of a round that may have
+been settled in the same block does with what the rounds contract has.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ EMPTY: Final = bytes(32)
 COUNT_BYTES: Final = 4
 EMITTERS: Final = ("Rounds", "Members", "Audits", "LateVotes", "Jobs", "Stakes", "Game")
 """The contracts that views are folded from; the others say nothing, or nothing that is folded."""
-BEHIND_MEMBERS: Final = frozenset(
-    {"RoundOpened", "RevealOpened", "MergeOpened", "Settled", "Stopped", "Waiting", "Closed"}
-)
-"""Events of Rounds whose log takes the members contract's head in."""
+BEHIND: Final[Mapping[str, frozenset[str]]] = {
+    "Members": frozenset(
+        {"RoundOpened", "RevealOpened", "MergeOpened", "Settled", "Stopped", "Waiting", "Closed"}
+    ),
+    "Rounds": frozenset({"Leaked", "LateVote"}),
+}
+"""Contracts, and the events of others whose log takes that one's head of the job in."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,6 +70,14 @@ def _job_topics() -> frozenset[bytes]:
         if abi.fields[:1] == ("jobId",) and abi.indexed[0] and abi.name != "JobCreated"
     )
     return frozenset(abi.topic for abi in of_job)
+
+
+def behind_of(addresses: Mapping[str, Address]) -> dict[bytes, Address]:
+    """First topics of a deployment's logs that take another contract's head in, and which."""
+    present = {name: events for name, events in BEHIND.items() if name in addresses}
+    return {
+        topic: addresses[name] for name, events in present.items() for topic in _topics_of(events)
+    }
 
 
 def key_of(raw: RawLog) -> LogKey:
@@ -104,20 +116,21 @@ class HeadFold:
     """Folds logs, in chain order, into the heads behind each.
 
     Args:
-        members: the members contract; None where the deployment has none.
+        behind: see `behind_of`.
         known: heads to begin with; what is not among them is empty.
     """
 
-    def __init__(self, members: Address | None, known: Heads | None = None) -> None:
-        self.members = members
+    def __init__(self, behind: Mapping[bytes, Address], known: Heads | None = None) -> None:
+        self.behind = behind
         self.heads: dict[LogKey, bytes] = dict(known or {})
 
     def needed(self, raw: RawLog) -> Iterator[LogKey]:
         """Whose heads the fold of a log asks for."""
         key = key_of(raw)
         yield key
-        if self.members is not None and self._is_behind_members(raw):
-            yield LogKey(key.job, self.members)
+        other = self.behind.get(raw.topics[0])
+        if other is not None:
+            yield LogKey(key.job, other)
 
     def fold(self, raw: RawLog) -> tuple[LogKey, bytes]:
         """Takes one log in, whose timestamp is known; whose it is, and the head behind it."""
@@ -132,6 +145,3 @@ class HeadFold:
         """Takes logs in, oldest first."""
         for raw in logs:
             self.fold(raw)
-
-    def _is_behind_members(self, raw: RawLog) -> bool:
-        return raw.topics[0] in _topics_of(BEHIND_MEMBERS)

@@ -8,7 +8,7 @@ not: whoever opens the file anew has the former alone.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from atoll.chain.database import Database
@@ -48,18 +48,18 @@ class LogStore:
 
     Args:
         path: SQLite file; one process at a time.
-        members: the contract whose heads others take in.
+        behind: events that take another contract's head in, and whose.
 
     Attributes:
         jobs: every job that a log names.
         checked: the height up to which logs are as the state says; -1 before any.
     """
 
-    def __init__(self, path: Path, members: Address | None) -> None:
+    def __init__(self, path: Path, behind: Mapping[bytes, Address]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         # What a power cut may take from it, the chain can say again.
         self.db = Database(path, SCHEMA, synchronous="NORMAL")
-        self._members = members
+        self._behind = behind
         row = self.db.execute("SELECT number FROM checked").fetchone()
         self.checked = -1 if row is None else int(row["number"])
         self.jobs: set[int] = set()
@@ -142,7 +142,7 @@ class LogStore:
         )
 
     def _insert(self, logs: Sequence[RawLog]) -> None:
-        fold, rows = HeadFold(self._members), []
+        fold, rows = HeadFold(self._behind), []
         for raw in logs:
             for key in fold.needed(raw):
                 if key not in fold.heads:

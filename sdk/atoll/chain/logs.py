@@ -32,7 +32,16 @@ from eth_abi.abi import encode as abi_encode
 from atoll.chain.abi import registry
 from atoll.chain.decode import RawLog, event_topics
 from atoll.chain.headers import HeaderReader
-from atoll.chain.log_heads import EMPTY, NO_JOB, HeadFold, Heads, LogKey, emitters, key_of
+from atoll.chain.log_heads import (
+    EMPTY,
+    NO_JOB,
+    HeadFold,
+    Heads,
+    LogKey,
+    behind_of,
+    emitters,
+    key_of,
+)
 from atoll.chain.response_checks import (
     BlockHeader,
     TxReceipt,
@@ -97,7 +106,7 @@ class LogReader(HeaderReader):
     ) -> None:
         super().__init__(provider, agreement)
         self.contracts = emitters(contracts)
-        self.members = contracts.get("Members")
+        self.behind = behind_of(contracts)
         self._config = contracts.get("Config")
         self._topics = frozenset(event_topics())
         self.excluded = 0
@@ -156,7 +165,7 @@ class LogReader(HeaderReader):
 
     def _leads(self, before: Heads, logs: Sequence[RawLog], behind: Heads) -> bool:
         """Whether these logs make of the former heads the latter."""
-        fold = HeadFold(self.members, before)
+        fold = HeadFold(self.behind, before)
         fold.fold_all(logs)
         return all(fold.heads.get(key, EMPTY) == head for key, head in behind.items())
 

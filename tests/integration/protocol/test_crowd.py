@@ -21,6 +21,7 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS
 from atoll.chain.contracts import AtollChain
 from atoll.chain.follower import Fold, Follower
 from atoll.chain.index import EventIndex
+from atoll.chain.log_heads import behind_of
 from atoll.job.account import statements
 from atoll.job.holdings import HeldByContracts, holdings
 from atoll.protocol import bls
@@ -112,16 +113,16 @@ def end_games(crowd: Crowd) -> None:
 
 def check_orders(crowd: Crowd, rng: random.Random) -> None:
     """Whatever order of two contracts' logs in a block leads to the same heads, the view is one."""
-    members = crowd.deployment.addresses["Members"]
-    heads = heads_of(crowd.raws, members)
+    behind = behind_of(crowd.deployment.addresses)
+    heads = heads_of(crowd.raws, behind)
     for key, head in heads.items():
         call = {"to": key.contract, "data": LOG_HEAD + f"{key.job:064x}"}
         word = crowd.chain.anvil.ask("eth_call", call, "latest")
         assert bytes.fromhex(word[2:]) == head, key
     for _ in range(ORDERS):
-        order = another_order(crowd.raws, members, rng)
+        order = another_order(crowd.raws, behind, rng)
         assert order != sorted(order)
-        assert heads_of([crowd.raws[n] for n in order], members) == heads
+        assert heads_of([crowd.raws[n] for n in order], behind) == heads
         fold = Fold(crowd.deployment, None)
         fold.fold_all(crowd.items[n] for n in order)
         assert fold.rejected == 0

@@ -23,7 +23,7 @@ def timed(log: dict[str, Any], timestamp: int) -> RawLog:
 def answer(call: dict[str, Any], logs: Iterable[RawLog]) -> str:
     """The result of `Config.logHeads` where these logs are all there are, in order."""
     contracts, jobs = decode(["address[]", "uint256[]"], bytes.fromhex(call["data"][10:]))
-    fold = HeadFold(None)
+    fold = HeadFold({})
     fold.fold_all(logs)
     keys = (LogKey(job, checksummed(contract)) for job in jobs for contract in contracts)
     return f"0x{encode(['bytes32[]'], [[fold.heads.get(key, EMPTY) for key in keys]]).hex()}"

@@ -11,11 +11,12 @@ from tests.unit.chain.test_log_decode import log_of
 
 from atoll.chain.abi import load_artifact, registry
 from atoll.chain.decode import RawLog, event_topics
-from atoll.chain.log_heads import BEHIND_MEMBERS, EMITTERS, EMPTY, HeadFold, LogKey, key_of
-from atoll.protocol.events import CancelRequested, Closed, GatewayAnnounced, Stopped
+from atoll.chain.log_heads import BEHIND, EMITTERS, EMPTY, HeadFold, LogKey, behind_of, key_of
+from atoll.protocol.events import CancelRequested, Closed, GatewayAnnounced, Leaked, Stopped
 from atoll.protocol.types import Digest, JobId, JobStatus, RoundIndex, SeatIndex
 
-ROUNDS, MEMBERS = address("rounds"), address("members")
+ROUNDS, MEMBERS, AUDITS = address("rounds"), address("members"), address("audits")
+BOTH = behind_of({"Rounds": ROUNDS, "Members": MEMBERS})
 JOB = JobId(7)
 
 
@@ -39,7 +40,7 @@ def by_hand(before: bytes, other: bytes, raw: RawLog) -> bytes:
 
 
 def test_it_is_the_hash_that_the_law_says() -> None:
-    fold = HeadFold(MEMBERS)
+    fold = HeadFold(BOTH)
     fold.fold_all([SAID, ASKED, CLOSED])
     said, asked = by_hand(EMPTY, EMPTY, SAID), by_hand(EMPTY, EMPTY, ASKED)
     assert fold.heads == {
@@ -61,7 +62,7 @@ def test_it_is_the_hash_that_the_law_says() -> None:
 def test_every_part_of_a_log_is_in_it(changed: dict[str, object]) -> None:
     heads = []
     for raw in (SAID, replace(SAID, **changed)):  # type: ignore[arg-type]
-        fold = HeadFold(MEMBERS)
+        fold = HeadFold(BOTH)
         fold.fold(raw)
         heads.append(fold.heads[LogKey(0, MEMBERS)])
     assert heads[0] != heads[1]
@@ -70,7 +71,7 @@ def test_every_part_of_a_log_is_in_it(changed: dict[str, object]) -> None:
 def test_what_ends_a_phase_is_behind_what_members_said_before_and_not_later() -> None:
     heads = []
     for order in ([ASKED, CLOSED], [CLOSED, ASKED]):
-        fold = HeadFold(MEMBERS)
+        fold = HeadFold(BOTH)
         fold.fold_all(order)
         heads.append(fold.heads[LogKey(JOB, ROUNDS)])
     assert heads[0] != heads[1]
@@ -92,6 +93,18 @@ def test_the_contracts_that_are_read_are_those_that_events_are_folded_from_and_k
     known = {abi.name for abi in registry().events.values() if abi.topic in set(event_topics())}
     assert events == known
     rounds = {item["name"] for item in says["Rounds"] if item["type"] == "event"}
-    assert rounds > BEHIND_MEMBERS
+    assert rounds > BEHIND["Members"]
     seat = log(Stopped(JOB, MEMBERS, SeatIndex(1), RoundIndex(1), Digest(bytes(32))), ROUNDS, 6, 60)
-    assert len(list(HeadFold(MEMBERS).needed(seat))) == 2
+    assert len(list(HeadFold(BOTH).needed(seat))) == 2
+
+
+def test_what_is_said_of_a_round_is_behind_its_settlement_where_both_are_in_a_block() -> None:
+    leaked = log(
+        Leaked(JOB, MEMBERS, SeatIndex(1), RoundIndex(1), Digest(bytes(32))), AUDITS, 6, 60
+    )
+    heads = []
+    for order in ([CLOSED, leaked], [leaked, CLOSED]):
+        fold = HeadFold(BOTH)
+        fold.fold_all(order)
+        heads.append(fold.heads[LogKey(JOB, AUDITS)])
+    assert heads[0] != heads[1]
