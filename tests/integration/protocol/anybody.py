@@ -176,5 +176,6 @@ def _of_auditor(net: Live, settled_round: SettledRound, id: HolderId) -> Iterato
 
 def _keys(settled_round: SettledRound, seat: SeatIndex) -> list[object]:
     """What is known of a seat that revealed; the right one may be among them."""
-    known = [settled_round.keys.get(seat), settled_round.early_keys.get(seat)]
+    kinds = (settled_round.keys, settled_round.early_keys, settled_round.late_keys)
+    known = [keys.get(seat) for keys in kinds]
     return [key for key in known if key is not None] if seat in settled_round.reveals else []
