@@ -4,11 +4,13 @@ pragma solidity 0.8.37;
 import {IAudits} from "./interfaces/IAudits.sol";
 import {IAuditsHooks, IJobsHooks, IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IJobs} from "./interfaces/IJobs.sol";
+import {IMembers} from "./interfaces/IMembers.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {IGame} from "./judge/IClaims.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Draws} from "./libraries/Draws.sol";
 import {Hashing} from "./libraries/Hashing.sol";
+import {EventLog, IEventLog} from "./libraries/EventLog.sol";
 import {Placed} from "./libraries/Placed.sol";
 import {Reveals, Shown} from "./libraries/Reveals.sol";
 import {Wired} from "./libraries/Wired.sol";
@@ -17,7 +19,7 @@ import "./types/Types.sol";
 /// @title Behind the training: who looked at what, and proved it.
 /// @notice A digest of a verifier changes its own fee and nobody's pay or bond. All that is claimed
 /// here can be recomputed.
-contract Audits is IAudits, IAuditsHooks, Wired {
+contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
     using Bits for uint256;
 
     /// A member's accusation of another fee: it waits until the seat's round is FINAL.
@@ -25,6 +27,12 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         address by;
         uint16 seat;
         bool isSettled;
+    }
+
+    /// How many of those who owe it did it, in a round.
+    struct Done {
+        uint16 opened; // audit reports
+        uint16 keys; // shown in time
     }
 
     /// Which round's duties are looked at.
@@ -51,8 +59,10 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) public auditReportOf;
     mapping(uint256 jobId => mapping(uint32 round => uint256)) public leakedOf; // seats
+    mapping(uint256 jobId => mapping(uint32 round => uint256)) public struckOf; // seats
     mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) private _keys;
     mapping(bytes32 duty => Contest) private _contests;
+    mapping(uint256 jobId => mapping(uint32 round => Done)) private _done;
 
     error NotOpen(uint256 from, uint256 to, uint256 now_);
     error NotYours(uint32 id, address account, address caller);
@@ -65,6 +75,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     error NotADuty(uint16 seat, uint32 id);
     error NotInPool(uint16 slot, uint256 ready);
     error ZeroKey();
+    error AlreadyStruck(uint16 seat, uint32 round);
     error KeyShownAlready(address account, uint32 round);
     error OwnKey(address account);
     error NotPaid(uint16 seat, uint256 pay);
@@ -77,6 +88,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     error NotFinal(uint32 round, uint256 openPosition);
     error NotDrawn(uint16 seat, uint32 round);
     error WasAudited(uint16 seat, uint32 id);
+    error Standstill(uint256 done, uint256 owing);
     error NotDropped(uint16 seat, uint32 id);
     error NotProven(uint16 seat, uint32 id);
 
@@ -98,7 +110,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         bytes32 stored = auditReportOf[jobId][round][msg.sender];
         if (uint256(stored) & OPENED != 0) revert AlreadyOpened(msg.sender, round);
         auditReportOf[jobId][round][msg.sender] = bytes32(uint256(auditReport_) & HASH | block.timestamp);
-        emit AuditReportSealed(jobId, msg.sender, round, auditReport_);
+        _log(jobId, abi.encode(AuditReportSealed.selector, jobId, msg.sender, round), abi.encode(auditReport_));
     }
 
     /// @inheritdoc IAudits
@@ -121,7 +133,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         );
         uint256 valid = _requireDuties(a, Where(jobId, round), m.index, record, body);
         auditReportOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | valid);
-        emit Opened(jobId, msg.sender, id, round, body);
+        _done[jobId][round].opened++;
+        _log(jobId, abi.encode(Opened.selector, jobId, msg.sender, id), abi.encode(round, body));
     }
 
     /// @inheritdoc IAudits
@@ -143,6 +156,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
             _requireBody(stored, body);
             if (_find(body, seat) < body.length) revert WasAudited(seat, id);
         }
+        (uint256 opened, uint256 owing) = (_done[jobId][round].opened, _auditors(a, record));
+        if (2 * opened < owing) revert Standstill(opened, owing);
         members.penalise(jobId, Role.VERIFIER, id, round, MissedDuty.AUDIT);
     }
 
@@ -156,7 +171,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         bool isPlayed = isSlashed || game.wasChallenged(_accusation(jobId, round, id, seat, from, set));
         if (from == VALID || isPlayed) revert NotDropped(seat, id);
         members.slashDropped(jobId, id, round, seat);
-        emit Dropped(jobId, id, round, seat);
+        _log(jobId, abi.encode(Dropped.selector, jobId, id, seat), abi.encode(round));
     }
 
     /// @inheritdoc IAudits
@@ -170,7 +185,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         Contest storage c = _contests[_dutyOf(jobId, round, id, seat)];
         if (c.isSettled) revert AlreadyContested(id, seat);
         c.isSettled = true;
-        emit Proven(jobId, id, round, seat);
+        _log(jobId, abi.encode(Proven.selector, jobId, id, seat), abi.encode(round));
         _creditFee(jobId, id);
     }
 
@@ -184,8 +199,10 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     /// @inheritdoc IAudits
     function key(uint256 jobId, uint32 round, bytes32 key_) external {
         if (key_ == 0) revert ZeroKey();
+        bytes32 before = _keys[jobId][round][msg.sender];
         _keys[jobId][round][msg.sender] = _shownAt(key_, block.timestamp);
-        emit KeyShown(jobId, msg.sender, round, key_);
+        _countKey(jobId, round, uint256(before) & REST);
+        _log(jobId, abi.encode(KeyShown.selector, jobId, msg.sender, round), abi.encode(key_));
     }
 
     /// @inheritdoc IAudits
@@ -197,7 +214,9 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requirePaid(s.jobId, s.round, s.seat);
         _keys[s.jobId][s.round][m.account] = _shownAt(key_, block.timestamp + 1); // after the settlement, if in its block
         leakedOf[s.jobId][s.round] |= Bits.bit(s.seat);
-        emit Leaked(s.jobId, msg.sender, s.seat, s.round, key_);
+        bytes32 after_ = IEventLog(address(rounds)).logHead(s.jobId); // it may have been settled in this block
+        bytes memory topics = abi.encode(Leaked.selector, s.jobId, msg.sender, s.seat);
+        _logAfter(s.jobId, after_, topics, abi.encode(s.round, key_));
         IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
         _contests[_dutyOf(s.jobId, s.round, LEAK, s.seat)] = Contest(msg.sender, s.seat, false);
         IJobsHooks(address(jobs)).keepSegments(s.jobId, Reveals.segments(s.reveal));
@@ -207,19 +226,27 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     function reportMissingKey(Shown calldata s) external {
         Times memory t = rounds.timesOf(s.jobId, s.round);
         _requireBetween(t.keysEnd, t.windowEnd);
-        _requireKeyless(s);
+        _requireKeyless(s, t.keysEnd);
         (uint256 pay,,) = rounds.rowsOf(s.jobId, s.round);
+        if (struckOf[s.jobId][s.round].has(s.seat)) revert AlreadyStruck(s.seat, s.round);
+        struckOf[s.jobId][s.round] |= Bits.bit(s.seat);
         if (pay.has(s.seat)) IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
-        emit Struck(s.jobId, s.round, s.seat);
+        _log(s.jobId, abi.encode(Struck.selector, s.jobId, s.round, s.seat), "");
+        Audit memory a = rounds.auditOf(s.jobId, s.round);
+        if (2 * uint256(_done[s.jobId][s.round].keys) < _sampled(a, s.record)) return;
         members.penalise(s.jobId, Role.PROVIDER, s.id, s.round, MissedDuty.KEY);
     }
 
-    /// @inheritdoc IAudits
-    function noKey(Shown calldata s) external {
-        Times memory t = rounds.timesOf(s.jobId, s.round);
-        _requireBetween(t.half, t.windowEnd);
-        if (_requireKeyless(s).isSlashed) revert AlreadySlashed(s.id);
-        members.slash(s.jobId, Role.PROVIDER, s.id, s.round, msg.sender);
+    /// @dev Of the holders of seats in the round, each once.
+    /// @param shownBefore when the caller showed one before; 0 for never
+    function _countKey(uint256 jobId, uint32 round, uint256 shownBefore) private {
+        Times memory t = rounds.timesOf(jobId, round);
+        bool isCounted = shownBefore >= t.openEnd && shownBefore < t.keysEnd;
+        if (isCounted || block.timestamp < t.openEnd || block.timestamp >= t.keysEnd) return;
+        (Role role, uint32 id) = IMembers(address(members)).idOf(jobId, msg.sender);
+        if (role != Role.PROVIDER || id == 0) return;
+        Holder memory m = members.holderOf(jobId, role, id);
+        if (m.from <= round && round < m.to) _done[jobId][round].keys++;
     }
 
     // --- contests of digests ---
@@ -234,7 +261,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         address auditor = members.holderOf(s.jobId, Role.VERIFIER, id).account;
         bytes32 stored = auditReportOf[s.jobId][s.round][auditor];
         auditReportOf[s.jobId][s.round][auditor] = bytes32(uint256(stored) - 1); // one duty less earns
-        emit Contested(s.jobId, msg.sender, id, s.round, s.seat);
+        _log(s.jobId, abi.encode(Contested.selector, s.jobId, msg.sender, s.seat), abi.encode(id, s.round));
     }
 
     /// @inheritdoc IAudits
@@ -247,7 +274,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requireFinal(jobId, round, seatId);
         c.isSettled = true;
         bool isLost = holder.isSlashed && members.lostFrom(jobId, Role.PROVIDER, seatId) <= round;
-        emit ContestSettled(jobId, id, round, c.seat, !isLost);
+        _log(jobId, abi.encode(ContestSettled.selector, jobId, id, c.seat), abi.encode(round, !isLost));
         if (id == LEAK) return _settleLeak(jobId, round, c.seat, isLost ? BURN : c.by);
         if (isLost) return _creditFee(jobId, id);
         address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
@@ -355,6 +382,20 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         return !a.hasPartials || rounds.segmentsOf(where.jobId, where.round, seat) != 0;
     }
 
+    /// @return seats that the seed draws, beside those that were excluded
+    function _sampled(Audit memory a, RoundRecord calldata record) private pure returns (uint256) {
+        uint256 revealed = record.revealed.popcount();
+        if (a.isLast || a.f == 0) return revealed;
+        return Draws.sampled(revealed, record.ready.popcount(), a.shareBps);
+    }
+
+    /// @return slots that have duties, by the seats that the seed draws: they go round the pool
+    function _auditors(Audit memory a, RoundRecord calldata record) private pure returns (uint256) {
+        (uint256 seats, uint256 ready) = (_sampled(a, record), record.ready.popcount());
+        uint256 duties = a.isLast ? 2 * seats : seats;
+        return duties < ready ? duties : ready;
+    }
+
     /// @return isDrawn whether the seed draws the seat, or it was excluded
     /// @return ordinal of it among the drawn
     function _drawOf(Audit memory a, RoundRecord calldata record, uint16 seat)
@@ -362,9 +403,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         pure
         returns (bool isDrawn, uint256 ordinal)
     {
-        uint256 revealed = record.revealed.popcount();
-        bool areAll = a.isLast || a.f == 0;
-        uint256 count = areAll ? revealed : Draws.sampled(revealed, record.ready.popcount(), a.shareBps);
+        (uint256 revealed, uint256 count) = (record.revealed.popcount(), _sampled(a, record));
         if (!record.revealed.has(seat)) return (false, 0);
         if (count == revealed) return (true, (record.revealed & (Bits.bit(seat) - 1)).popcount());
         ordinal = Draws.rankOfSeat(record.auditSeed, record.revealed, seat);
@@ -376,16 +415,16 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         return (false, 0);
     }
 
-    /// @dev The reveal is shown because a wrong key is none, whenever it came: else one shown in
-    /// time would save the bond.
-    function _requireKeyless(Shown calldata s) private view returns (Holder memory m) {
-        m = Reveals.requireShown(rounds, members, s);
+    /// @dev The reveal is shown because a wrong key is none, whenever it came.
+    function _requireKeyless(Shown calldata s, uint256 keysEnd) private view {
+        Holder memory m = Reveals.requireShown(rounds, members, s);
         Audit memory a = rounds.auditOf(s.jobId, s.round);
         (bool isDrawn,) = _drawOf(a, s.record, s.seat);
         if (!isDrawn || s.reveal.checkpointCommitments.length == 0) revert NotDrawn(s.seat, s.round);
         bytes32 stored = _keys[s.jobId][s.round][m.account];
         bool isIt = (stored ^ s.reveal.keyHash) & bytes32(HASH) == 0;
-        if (isIt && uint256(stored) & REST > a.settledAt) revert KeyShownAlready(m.account, s.round);
+        uint256 shownAt = uint256(stored) & REST;
+        if (isIt && shownAt > a.settledAt && shownAt < keysEnd) revert KeyShownAlready(m.account, s.round);
     }
 
     /// @return stored of a key: 26 bytes of its hash, and when it was shown

@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {Ownable} from "@openzeppelin/contracts/access/Ownable.sol";
 import {Ownable2Step} from "@openzeppelin/contracts/access/Ownable2Step.sol";
 import {IConfig, Params} from "./interfaces/IConfig.sol";
+import {IEventLog} from "./libraries/EventLog.sol";
 
 /// @title Parameters behind a delay and bounds.
 contract Config is IConfig, Ownable2Step {
@@ -123,6 +124,18 @@ contract Config is IConfig, Ownable2Step {
     /// @inheritdoc IConfig
     function owner() public view override(IConfig, Ownable) returns (address) {
         return super.owner();
+    }
+
+    /// @inheritdoc IConfig
+    function logHeads(address[] calldata contracts, uint256[] calldata jobIds)
+        external
+        view
+        returns (bytes32[] memory heads)
+    {
+        heads = new bytes32[](contracts.length * jobIds.length);
+        for (uint256 i = 0; i < heads.length; i++) {
+            heads[i] = IEventLog(contracts[i % contracts.length]).logHead(jobIds[i / contracts.length]);
+        }
     }
 
     function _requireValid(Params memory params_) private pure {

@@ -103,7 +103,11 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         (job.signFee, job.dutyFee) = (terms.signFee, terms.dutyFee);
         IRoundsHooks(rounds).open(jobId, terms, policy);
         bytes32 termsHash = keccak256(abi.encode(terms));
-        emit JobCreated(jobId, msg.sender, specDigest, specCid, termsHash, terms, params, policy, funding);
+        _log(
+            0,
+            abi.encode(JobCreated.selector, jobId, msg.sender),
+            abi.encode(specDigest, specCid, termsHash, terms, params, policy, funding)
+        );
         Pull.exactly(token, funding);
     }
 
@@ -116,7 +120,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         if (amount > highest) revert TooMuch(amount, highest);
         job.funded += uint128(amount);
         job.left += uint128(amount);
-        emit JobFunded(jobId, msg.sender, amount);
+        _log(jobId, abi.encode(JobFunded.selector, jobId, msg.sender), abi.encode(amount));
         Pull.exactly(token, amount);
     }
 
@@ -126,7 +130,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         (JobStatus status,,) = IRoundsHooks(rounds).statusOf(jobId);
         if (_isClosed(status)) revert WrongStatus(jobId, status);
         if (msg.sender != job.submitter) revert OnlySubmitter(msg.sender, job.submitter);
-        emit CancelRequested(jobId);
+        _log(jobId, abi.encode(CancelRequested.selector, jobId), "");
         IRoundsHooks(rounds).cancel(jobId);
     }
 
@@ -155,15 +159,15 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         uint256 amount = creditOf[jobId][account];
         creditOf[jobId][account] = 0;
         _spend(_jobs[jobId], amount);
-        emit CreditClaimed(jobId, account, amount);
-        if (amount > 0) token.safeTransfer(payeeOf(account), amount);
+        _log(jobId, abi.encode(CreditClaimed.selector, jobId, account), abi.encode(amount));
+        _pay(account, amount);
     }
 
     /// @inheritdoc IJobs
     function collect(address account) external nonReentrant {
         uint256 amount = keptOf[account];
         keptOf[account] = 0;
-        emit Collected(account, amount);
+        _log(0, abi.encode(Collected.selector, account), abi.encode(amount));
         if (amount > 0) token.safeTransfer(payeeOf(account), amount);
     }
 
@@ -176,7 +180,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         uint256 credited = job.lostCredits < lost ? job.lostCredits : lost;
         (job.burntTo, job.lostCredits) = (to, job.lostCredits - uint128(credited));
         _burn(job, lost - credited);
-        emit Burnt(jobId, to, lost - credited);
+        _log(jobId, abi.encode(Burnt.selector, jobId), abi.encode(to, lost - credited));
     }
 
     /// @inheritdoc IJobs
@@ -185,8 +189,8 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         uint256 amount = refundable(jobId);
         job.refunded += uint128(amount);
         job.left -= uint128(amount);
-        emit Refunded(jobId, job.submitter, amount);
-        if (amount > 0) token.safeTransfer(job.submitter, amount);
+        _log(jobId, abi.encode(Refunded.selector, jobId, job.submitter), abi.encode(amount));
+        _pay(job.submitter, amount);
     }
 
     /// @inheritdoc IJobs
@@ -200,7 +204,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     function credit(uint256 jobId, address account, uint256 amount) external {
         if (msg.sender != audits) revert NotAllowed(msg.sender);
         creditOf[jobId][account] += amount;
-        emit Credited(jobId, account, amount);
+        _log(jobId, abi.encode(Credited.selector, jobId, account), abi.encode(amount));
     }
 
     /// @inheritdoc IJobsHooks
@@ -214,7 +218,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         if (msg.sender != audits) revert NotAllowed(msg.sender);
         uint256 amount = segments * _jobs[jobId].segmentPay / 2;
         creditOf[jobId][account] += amount;
-        emit Credited(jobId, account, amount);
+        _log(jobId, abi.encode(Credited.selector, jobId, account), abi.encode(amount));
     }
 
     /// @inheritdoc IJobs
@@ -298,7 +302,12 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         }
         _spend(job, amount);
         if (lost > 0) _burn(job, lost);
-        emit Claimed(jobId, account, due.role, due.id, to, amount, lost);
+        _logClaimed(due, account, amount, lost);
+    }
+
+    function _logClaimed(Due memory due, address account, uint256 amount, uint256 lost) private {
+        bytes memory data = abi.encode(due.role, due.to, amount, lost);
+        _log(due.jobId, abi.encode(Claimed.selector, due.jobId, account, due.id), data);
     }
 
     /// @return whether no round of a holder comes after those before `to`
@@ -316,12 +325,12 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         job.left = uint128(left - amount);
     }
 
-    /// @dev What a payee cannot be sent waits here: a slash is closed, and the rest of the escrow
-    /// goes back, all the same.
+    /// @dev What a payee cannot be sent waits here: a slash is closed, and the escrow of a submitter
+    /// on the token's blocklist leaves the job, all the same. Another payee collects it.
     function _pay(address account, uint256 amount) private {
         if (amount == 0 || token.trySafeTransfer(payeeOf(account), amount)) return;
         keptOf[account] += amount;
-        emit Kept(account, amount);
+        _log(0, abi.encode(Kept.selector, account), abi.encode(amount));
     }
 
     function _burn(Job storage job, uint256 amount) private {

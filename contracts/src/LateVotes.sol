@@ -7,13 +7,14 @@ import {IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {Having, ILateVotes} from "./interfaces/ILateVotes.sol";
 import {Bits} from "./libraries/Bits.sol";
+import {EventLog, IEventLog} from "./libraries/EventLog.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Reveals} from "./libraries/Reveals.sol";
 import "./types/Types.sol";
 
 /// @title Late votes, for the pay of updates that a committee did not have; and members that
 /// certified two models.
-contract LateVotes is ILateVotes {
+contract LateVotes is ILateVotes, EventLog {
     using Bits for uint256;
 
     IRounds public immutable rounds;
@@ -42,7 +43,8 @@ contract LateVotes is ILateVotes {
         if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
         if (m.from > round + 1 || m.to <= round) revert NotThen(id, round);
         _late[jobId][round][id] |= has;
-        emit LateVote(jobId, msg.sender, round, id, has);
+        bytes32 after_ = IEventLog(address(rounds)).logHead(jobId); // it may have been settled in this block
+        _logAfter(jobId, after_, abi.encode(LateVote.selector, jobId, msg.sender, id), abi.encode(round, has));
     }
 
     /// @inheritdoc ILateVotes

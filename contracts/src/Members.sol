@@ -9,6 +9,8 @@ import {IRounds} from "./interfaces/IRounds.sol";
 import {IGame} from "./judge/IClaims.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Hashing} from "./libraries/Hashing.sol";
+import {EventLog} from "./libraries/EventLog.sol";
+import {Rows} from "./libraries/Rows.sol";
 import {Placed} from "./libraries/Placed.sol";
 import {Wired} from "./libraries/Wired.sol";
 import {Holders, HolderWord} from "./types/Holders.sol";
@@ -17,14 +19,23 @@ import "./types/Types.sol";
 /// @title Holders of seats and slots. Each has an id that is never used again, a bond, and the
 /// rounds that it counts in.
 /// @dev What the rounds contract has to know of members lies there; here lies what they owe.
-contract Members is IMembers, IMembersHooks, Wired {
+contract Members is IMembers, IMembersHooks, EventLog, Wired {
     using Bits for uint256;
     using Holders for Holder;
 
-    /// How often an account missed lately in a job and role.
-    struct MissRecord {
-        uint32 level;
-        uint32 next; // the round after its last missed duty
+    /// What is kept of a seat's or a slot's holder.
+    struct Kept {
+        Holder holder;
+        uint32 lostFrom;
+        uint40 readyUntil; // of a member that has not said so
+        uint40 boundUntil; // of a provider that disagreed
+        uint128 penalties; // wei that missed duties took
+    }
+
+    /// From when on a slot of a full pool may change hands again.
+    struct Still {
+        uint32 round;
+        uint40 time;
     }
 
     struct Mine {
@@ -34,6 +45,9 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     uint256 public constant MAX_URL_BYTES = 512;
     uint256 private constant BPS = 10_000;
+    uint256 private constant PENALTY_PART = 8; // of a bond, which all penalties of a holder together do not exceed
+    uint256 private constant MEMORY = 8; // rounds that a missed duty makes others dearer for
+    uint256 private constant COUNT_BITS = 4; // of an account's missed duties in a round
     uint16 private constant HALF_BPS = 5_000;
     uint24 private constant FOREVER = type(uint24).max; // of a holder's rounds
     uint32 private constant NEVER = type(uint32).max;
@@ -47,14 +61,12 @@ contract Members is IMembers, IMembersHooks, Wired {
     IGame public game;
 
     mapping(uint256 jobId => mapping(Role => uint32)) private _ids;
-    mapping(bytes32 set => Holder) private _holders;
-    mapping(bytes32 set => uint32) private _lostFrom;
-    mapping(bytes32 set => uint64) private _readyUntil; // of a member that has not said so
-    mapping(bytes32 set => uint64) private _boundUntil; // of a provider that disagreed
+    mapping(bytes32 set => Kept) private _kept;
     mapping(uint256 jobId => mapping(address => Mine)) private _mine;
-    mapping(uint256 jobId => mapping(Role => mapping(address => MissRecord))) private _records;
+    mapping(bytes32 account => mapping(uint256 word => uint256)) private _misses; // of a job and role, by round
     mapping(uint256 jobId => uint256) private _taken; // slots that somebody holds for the next round
     mapping(uint256 jobId => mapping(uint16 slot => uint32)) private _memberAt; // the one of them, by id
+    mapping(uint256 jobId => Still) private _still;
     mapping(uint256 jobId => uint256) public openSlashes;
 
     error NotAllowed(address caller);
@@ -65,6 +77,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     error BondTooSmall(uint256 bond, uint256 lowest);
     error SlotTaken(uint16 slot);
     error NotTheSmallest(uint16 slot, uint16 smallest);
+    error PoolStill(uint32 round, uint256 until);
     error NotNow(uint256 jobId, Phase phase);
     error WrongSeed(bytes32 given, bytes32 current);
     error NotAbsent(uint32 id, uint32 round);
@@ -96,8 +109,8 @@ contract Members is IMembers, IMembersHooks, Wired {
         uint256 bond = jobs.termsOf(jobId).providerBond;
         id = _newHolder(jobId, Role.PROVIDER, seat, bond);
         uint32 from = IRoundsHooks(rounds).join(jobId, seat, msg.sender, id);
-        _holders[Hashing.setOf(jobId, Role.PROVIDER, id)].from = uint24(from);
-        emit Seated(jobId, msg.sender, seat, id, from);
+        _kept[Hashing.setOf(jobId, Role.PROVIDER, id)].holder.from = uint24(from);
+        _log(jobId, abi.encode(Seated.selector, jobId, msg.sender, seat), abi.encode(id, from));
     }
 
     /// @inheritdoc IMembers
@@ -121,14 +134,15 @@ contract Members is IMembers, IMembersHooks, Wired {
         _endSeat(jobId, set, m, id, to);
         // As long as an audit takes: else one bond could join and disagree in every round of a job.
         Terms memory t = jobs.termsOf(jobId);
-        _boundUntil[set] = uint64(block.timestamp) + t.auditSeconds + t.openSeconds + t.keySeconds + t.windowSeconds;
+        _kept[set].boundUntil =
+            uint40(block.timestamp) + t.auditSeconds + t.openSeconds + t.keySeconds + t.windowSeconds;
     }
 
     /// @inheritdoc IMembers
     function penaliseSeat(uint256 jobId, uint16 seat) external {
         (uint32 id, uint32 to, uint32 next) = IRoundsHooks(rounds).clearOwing(jobId, seat);
         bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, id);
-        Holder memory m = _holders[set].load();
+        Holder memory m = _kept[set].holder.load();
         if (m.to > to) _endSeat(jobId, set, m, id, to);
         uint32 round = next == 0 ? 0 : next - 1;
         _penalise(jobId, Role.PROVIDER, id, round < m.from ? m.from : round, MissedDuty.SEAT);
@@ -142,24 +156,24 @@ contract Members is IMembers, IMembersHooks, Wired {
         if (bond < terms.verifierBond) revert BondTooSmall(bond, terms.verifierBond);
         uint256 taken = _taken[jobId];
         bool isOutbid = false;
-        if (slot < terms.slots && taken.has(slot)) isOutbid = _makeRoom(jobId, slot, bond, taken, terms.slots);
+        if (slot < terms.slots && taken.has(slot)) isOutbid = _makeRoom(jobId, slot, bond, taken, terms);
         id = _newHolder(jobId, Role.VERIFIER, slot, bond);
         uint32 from = IRoundsHooks(rounds).enter(jobId, slot, msg.sender, id);
         bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
-        _holders[set].from = uint24(from);
+        _kept[set].holder.from = uint24(from);
         uint64 readyUntil = uint64(block.timestamp) + terms.readySeconds;
-        if (!isOutbid) _readyUntil[set] = readyUntil;
+        if (!isOutbid) _kept[set].readyUntil = uint40(readyUntil);
         _taken[jobId] |= Bits.bit(slot);
         _memberAt[jobId][slot] = id;
-        emit Enrolled(jobId, msg.sender, slot, id, from, bond, readyUntil);
+        _log(jobId, abi.encode(Enrolled.selector, jobId, msg.sender, slot), abi.encode(id, from, bond, readyUntil));
         if (isOutbid) _setReady(jobId, slot, id);
     }
 
     /// @inheritdoc IMembers
     function ready(uint256 jobId) external {
         (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.VERIFIER);
-        if (_readyUntil[set] == 0) revert AlreadyReady(jobId, id);
-        _readyUntil[set] = 0;
+        if (_kept[set].readyUntil == 0) revert AlreadyReady(jobId, id);
+        _kept[set].readyUntil = 0;
         _setReady(jobId, m.index, id);
     }
 
@@ -172,7 +186,7 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     /// @inheritdoc IMembers
     function penaliseMember(uint256 jobId, uint32 round, uint32 id) external {
-        Holder memory m = _holders[Hashing.setOf(jobId, Role.VERIFIER, id)].load();
+        Holder memory m = _kept[Hashing.setOf(jobId, Role.VERIFIER, id)].holder.load();
         bool isIts = m.from <= round && round < m.to;
         if (!isIts || !IRounds(rounds).absentOf(jobId, round).has(m.index)) revert NotAbsent(id, round);
         uint256 end = IRounds(rounds).timesOf(jobId, round).windowEnd;
@@ -186,7 +200,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     /// @inheritdoc IMembers
     function release(uint256 jobId, Role role, uint32 id) external {
         bytes32 set = Hashing.setOf(jobId, role, id);
-        Holder memory m = _holders[set].load();
+        Holder memory m = _kept[set].holder.load();
         if (m.account == address(0) || m.isReleased) revert NotMember(jobId, role, m.account);
         if (block.timestamp < IRounds(rounds).absoluteEnd(jobId)) _requireFree(jobId, role, id, m, set);
         _free(jobId, role, id, m, set);
@@ -200,7 +214,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         for (uint256 i = 0; i < length; i++) {
             if (text[i] < 0x21 || text[i] > 0x7e) revert UrlByte(i, text[i]);
         }
-        emit GatewayAnnounced(msg.sender, url);
+        _log(0, abi.encode(GatewayAnnounced.selector, msg.sender), abi.encode(url));
     }
 
     // --- what other contracts ask for ---
@@ -227,17 +241,21 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     /// @inheritdoc IMembersHooks
     function slash(uint256 jobId, Role role, uint32 id, uint32 lowestRound, address winner) external {
-        if (msg.sender != audits && msg.sender != claims) revert NotAllowed(msg.sender);
+        if (msg.sender != claims) revert NotAllowed(msg.sender);
         bytes32 set = Hashing.setOf(jobId, role, id);
-        Holder storage m = _holders[set];
-        uint32 lost = role == Role.PROVIDER ? _firstOpen(jobId, m.from, lowestRound) : NEVER;
-        bool isFirst = !m.isSlashed;
-        if (isFirst || lost < _lostFrom[set]) _lostFrom[set] = lost;
-        if (isFirst && role == Role.PROVIDER) openSlashes[jobId]++;
-        m.isSlashed = true;
+        Kept storage k = _kept[set];
+        (k.holder.isSlashed, k.lostFrom) = (true, NEVER);
+        if (role == Role.PROVIDER) {
+            k.lostFrom = _firstOpen(jobId, k.holder.from, lowestRound);
+            openSlashes[jobId]++;
+        }
         _leave(jobId, role, id, set, true);
-        uint256 slashed = isFirst ? _takeSlashed(jobId, role, id, winner) : 0;
-        emit HolderSlashed(jobId, m.account, winner, role, id, lost, slashed);
+        uint256 slashed = _takeSlashed(jobId, role, id, winner);
+        _log(
+            jobId,
+            abi.encode(HolderSlashed.selector, jobId, k.holder.account, winner),
+            abi.encode(role, id, k.lostFrom, slashed)
+        );
     }
 
     /// @inheritdoc IMembersHooks
@@ -249,19 +267,19 @@ contract Members is IMembers, IMembersHooks, Wired {
     /// @inheritdoc IMembersHooks
     function noteClaim(uint256 jobId, Role role, uint32 id, uint32 to) external returns (HolderWord before) {
         if (msg.sender != address(jobs)) revert NotAllowed(msg.sender);
-        Holder storage m = _holders[Hashing.setOf(jobId, role, id)];
+        Holder storage m = _kept[Hashing.setOf(jobId, role, id)].holder;
         before = m.peek();
         if (to > before.claimedToIn()) m.claimedTo = uint24(to); // what is beyond the holder's rounds the escrow refuses
     }
 
     /// @inheritdoc IMembersHooks
     function holderOf(uint256 jobId, Role role, uint32 id) external view returns (Holder memory) {
-        return _holders[Hashing.setOf(jobId, role, id)].load();
+        return _kept[Hashing.setOf(jobId, role, id)].holder.load();
     }
 
     /// @inheritdoc IMembersHooks
     function lostFrom(uint256 jobId, Role role, uint32 id) external view returns (uint32) {
-        return _lostFrom[Hashing.setOf(jobId, role, id)];
+        return _kept[Hashing.setOf(jobId, role, id)].lostFrom;
     }
 
     /// @inheritdoc IMembers
@@ -272,7 +290,7 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     /// @inheritdoc IMembers
     function bondOf(uint256 jobId, Role role, uint32 id) public view returns (uint256) {
-        Holder storage m = _holders[Hashing.setOf(jobId, role, id)];
+        Holder storage m = _kept[Hashing.setOf(jobId, role, id)].holder;
         return stakes.lockOf(m.account, role, Hashing.bondLock(jobId, role, id));
     }
 
@@ -282,7 +300,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         if (_mine[jobId][msg.sender].id != 0) revert AlreadyMember(jobId, msg.sender);
         id = ++_ids[jobId][role];
         _mine[jobId][msg.sender] = Mine(role, id);
-        _holders[Hashing.setOf(jobId, role, id)] = Holder(msg.sender, uint8(index), 0, FOREVER, 0, false, false);
+        _kept[Hashing.setOf(jobId, role, id)].holder = Holder(msg.sender, uint8(index), 0, FOREVER, 0, false, false);
         stakes.lock(msg.sender, role, Hashing.bondLock(jobId, role, id), bond);
     }
 
@@ -292,20 +310,20 @@ contract Members is IMembers, IMembersHooks, Wired {
         if (own.id == 0 || own.role != role) revert NotMember(jobId, role, msg.sender);
         id = own.id;
         set = Hashing.setOf(jobId, role, id);
-        m = _holders[set].load();
+        m = _kept[set].holder.load();
         if (m.to != FOREVER) revert AlreadyLeaving(jobId, role, id);
     }
 
     function _endSeat(uint256 jobId, bytes32 set, Holder memory m, uint32 id, uint32 to) private {
-        _holders[set].to = m.to = to < m.from ? m.from : uint24(to);
-        emit SeatLeaving(jobId, m.account, m.index, id, m.to);
+        _kept[set].holder.to = m.to = to < m.from ? m.from : uint24(to);
+        _log(jobId, abi.encode(SeatLeaving.selector, jobId, m.account, m.index), abi.encode(id, m.to));
     }
 
     function _endSlot(uint256 jobId, bytes32 set, Holder memory m, uint32 id) private {
         uint32 to = IRoundsHooks(rounds).vacate(jobId, m.index);
-        _holders[set].to = m.to = to < m.from ? m.from : uint24(to);
+        _kept[set].holder.to = m.to = to < m.from ? m.from : uint24(to);
         _taken[jobId] &= ~Bits.bit(m.index);
-        emit SlotLeaving(jobId, m.account, m.index, id, m.to);
+        _log(jobId, abi.encode(SlotLeaving.selector, jobId, m.account, m.index), abi.encode(id, m.to));
     }
 
     /// @dev Unless it is leaving already; a seat that is counts until its last round is over,
@@ -313,7 +331,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     /// @param atOnce whether a seat that has not committed does not count any more in the round
     /// that runs
     function _leave(uint256 jobId, Role role, uint32 id, bytes32 set, bool atOnce) private {
-        Holder memory m = _holders[set].load();
+        Holder memory m = _kept[set].holder.load();
         bool isLeaving = m.to != FOREVER;
         if (role == Role.VERIFIER) {
             if (!isLeaving) _endSlot(jobId, set, m, id);
@@ -329,33 +347,43 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     function _setReady(uint256 jobId, uint16 slot, uint32 id) private {
         IRoundsHooks(rounds).setReady(jobId, slot);
-        emit Ready(jobId, msg.sender, slot, id);
+        _log(jobId, abi.encode(Ready.selector, jobId, msg.sender, slot), abi.encode(id));
     }
 
     /// @dev Of a slot that somebody holds: it was not ready in time, or the pool is full and it is
     /// the cheapest.
     /// @return isOutbid whether it is that of a bond: who takes it is ready, or pools could be
     /// emptied for nothing
-    function _makeRoom(uint256 jobId, uint16 slot, uint128 bond, uint256 taken, uint16 slots)
+    function _makeRoom(uint256 jobId, uint16 slot, uint128 bond, uint256 taken, Terms memory terms)
         private
         returns (bool isOutbid)
     {
         uint32 id = _memberAt[jobId][slot];
         bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
-        Holder memory m = _holders[set].load();
-        uint64 readyUntil = _readyUntil[set];
+        Holder memory m = _kept[set].holder.load();
+        uint64 readyUntil = _kept[set].readyUntil;
         if (readyUntil != 0 && block.timestamp >= readyUntil) {
             _endSlot(jobId, set, m, id);
             _free(jobId, Role.VERIFIER, id, m, set);
             return false;
         }
-        if (taken != Bits.firstBits(slots)) revert SlotTaken(slot);
+        if (taken != Bits.firstBits(terms.slots)) revert SlotTaken(slot);
         _requireNoMerge(jobId);
-        (uint16 smallest, uint256 lowest) = _smallest(jobId, slots);
+        (uint16 smallest, uint256 lowest) = _smallest(jobId, terms.slots);
         if (slot != smallest) revert NotTheSmallest(slot, smallest);
         if (uint256(bond) * 10 < lowest * 11) revert BondTooSmall(bond, (lowest * 11 + 9) / 10);
+        _takeTurn(jobId, terms.windowSeconds);
         _endSlot(jobId, set, m, id);
         return true;
+    }
+
+    /// @dev Else a tenth more than its bonds buys a whole pool at once, and with it the pay of honest
+    /// seats. Who is outbid has a window to bid again, and does its duties to the round's end.
+    function _takeTurn(uint256 jobId, uint32 windowSeconds) private {
+        Still memory still = _still[jobId];
+        uint32 round = IRounds(rounds).state(jobId).round;
+        if (round < still.round || block.timestamp < still.time) revert PoolStill(still.round, still.time);
+        _still[jobId] = Still(round + 1, uint40(block.timestamp) + windowSeconds);
     }
 
     function _smallest(uint256 jobId, uint16 slots) private view returns (uint16 smallest, uint256 lowest) {
@@ -375,7 +403,7 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     function _requireFree(uint256 jobId, Role role, uint32 id, Holder memory m, bytes32 set) private view {
         if (game.openGames(set) != 0) revert GameOpen(jobId, role, id);
-        uint64 boundUntil = _boundUntil[set];
+        uint64 boundUntil = _kept[set].boundUntil;
         if (block.timestamp < boundUntil) revert StillBound(boundUntil, block.timestamp);
         RoundState memory s = IRounds(rounds).state(jobId);
         bool isClosed = s.phase == Phase.CLOSED;
@@ -394,10 +422,10 @@ contract Members is IMembers, IMembersHooks, Wired {
     }
 
     function _free(uint256 jobId, Role role, uint32 id, Holder memory m, bytes32 set) private {
-        _holders[set].isReleased = true;
+        _kept[set].holder.isReleased = true;
         delete _mine[jobId][m.account];
         stakes.unlock(m.account, role, Hashing.bondLock(jobId, role, id));
-        emit Released(jobId, m.account, role, id);
+        _log(jobId, abi.encode(Released.selector, jobId, m.account, id), abi.encode(role));
     }
 
     // --- missed duties and slashes ---
@@ -422,41 +450,79 @@ contract Members is IMembers, IMembersHooks, Wired {
         uint256 amount = bondOf(jobId, Role.VERIFIER, id) * bps / BPS;
         Slash memory order = _orderOf(jobId, Role.VERIFIER, id, fault, amount);
         if (winner != address(0)) (order.beneficiary, order.beneficiaryBps) = (winner, HALF_BPS);
-        emit Missed(jobId, order.account, Role.VERIFIER, id, round, kind, stakes.slash(order));
+        _log(
+            jobId,
+            abi.encode(Missed.selector, jobId, order.account, id),
+            abi.encode(Role.VERIFIER, round, kind, stakes.slash(order))
+        );
         _leave(jobId, Role.VERIFIER, id, Hashing.setOf(jobId, Role.VERIFIER, id), false);
     }
 
-    /// @dev Doubled with each missed duty, up to an eighth of the bond, and halved by each round
-    /// done since.
+    /// @dev Of the bond, of which all that a holder misses takes an eighth at most: who stands still
+    /// for a night misses many duties, and is no cheat.
     function _penalise(uint256 jobId, Role role, uint32 id, uint32 round, MissedDuty kind) private {
-        Holder memory m = _holders[Hashing.setOf(jobId, role, id)].load();
-        uint256 amount = _penaltyOf(jobId, role, _takeLevel(jobId, role, m, round));
+        Kept storage k = _kept[Hashing.setOf(jobId, role, id)];
+        address account = k.holder.account;
+        (uint256 amount, uint256 highest) = _priceOf(jobId, role, account, round, kind);
+        if (amount > highest - k.penalties) amount = highest - k.penalties;
+        uint256 left = bondOf(jobId, role, id);
+        if (amount > left) amount = left;
+        k.penalties += uint128(amount);
         bytes32 fault = Hashing.fault(address(this), jobId, role, id, round, kind, 0);
         amount = stakes.slash(_orderOf(jobId, role, id, fault, amount));
-        emit Missed(jobId, m.account, role, id, round, kind, amount);
+        _log(jobId, abi.encode(Missed.selector, jobId, account, id), abi.encode(role, round, kind, amount));
     }
 
     /// @dev Counts the missed duty.
-    function _takeLevel(uint256 jobId, Role role, Holder memory m, uint32 round) private returns (uint256 level) {
-        MissRecord storage r = _records[jobId][role][m.account];
-        level = _levelOf(r, m.from > r.next ? m.from : r.next, round);
-        r.level = uint32(level + 1);
-        if (round + 1 > r.next) r.next = round + 1;
-    }
-
-    /// @return how often to double the penalty: a round done takes one doubling back
-    function _levelOf(MissRecord storage r, uint32 since, uint32 round) private view returns (uint256) {
-        uint256 done = round > since ? round - since : 0;
-        return r.level > done ? r.level - done : 0;
-    }
-
-    function _penaltyOf(uint256 jobId, Role role, uint256 level) private view returns (uint256 penalty) {
+    /// @return amount wei that it costs
+    /// @return highest wei that a holder's penalties take together
+    function _priceOf(uint256 jobId, Role role, address account, uint32 round, MissedDuty kind)
+        private
+        returns (uint256 amount, uint256 highest)
+    {
         Terms memory terms = jobs.termsOf(jobId);
         uint256 bond = role == Role.PROVIDER ? terms.providerBond : terms.verifierBond;
-        penalty = (bond * jobs.paramsOf(jobId).penaltyBps + BPS - 1) / BPS;
-        uint256 highest = bond / 8;
-        if (level > 10 || penalty << level > highest) penalty = highest;
-        else penalty <<= level;
+        uint256 first = (bond * jobs.paramsOf(jobId).penaltyBps + BPS - 1) / BPS;
+        highest = bond / PENALTY_PART;
+        amount = _countMiss(keccak256(abi.encode(jobId, role, account)), round, first, highest);
+        if (kind == MissedDuty.KEY) amount += _feesAbove(terms, round, first);
+    }
+
+    /// @dev A missed duty costs twice as much for each other one of the MEMORY rounds before it.
+    /// One that is reported behind later ones pays for what those would have cost with it: the sum
+    /// follows from what was missed, in whatever order it is reported.
+    function _countMiss(bytes32 account, uint32 round, uint256 first, uint256 highest)
+        private
+        returns (uint256 amount)
+    {
+        mapping(uint256 => uint256) storage words = _misses[account];
+        (uint256 word, uint256 shift) = Rows.locate(COUNT_BITS, round); // a round's count lies MEMORY further up
+        uint256 counts = words[word] >> shift;
+        if (shift != 0) counts |= words[word + 1] << (256 - shift);
+        uint256 earlier = 0; // of the MEMORY rounds before the one that is looked at
+        for (uint256 i = 0; i < MEMORY; i++) {
+            earlier += Rows.part(counts, COUNT_BITS, i * COUNT_BITS);
+        }
+        uint256 same = Rows.part(counts, COUNT_BITS, MEMORY * COUNT_BITS);
+        amount = _doubled(first, earlier + same, highest);
+        for (uint256 i = 0; i < MEMORY; i++) {
+            earlier += Rows.part(counts, COUNT_BITS, (i + MEMORY) * COUNT_BITS);
+            earlier -= Rows.part(counts, COUNT_BITS, i * COUNT_BITS);
+            uint256 later = Rows.part(counts, COUNT_BITS, (i + MEMORY + 1) * COUNT_BITS);
+            if (later != 0) amount += _doubled(first, earlier + later, highest) - _doubled(first, earlier, highest);
+        }
+        Rows.set(words, COUNT_BITS, round + MEMORY, same + 1);
+    }
+
+    function _doubled(uint256 first, uint256 times, uint256 highest) private pure returns (uint256) {
+        return times > 10 || first << times > highest ? highest : first << times;
+    }
+
+    /// @return wei that the fees of a seat's duties are above a first penalty: nobody can score
+    /// what auditors said, and they are paid
+    function _feesAbove(Terms memory t, uint32 round, uint256 first) private pure returns (uint256) {
+        uint256 fees = (round + 1 == t.rounds ? 2 : 1) * uint256(t.dutyFee);
+        return fees > first ? fees - first : 0;
     }
 
     /// @dev A seat's whole bond, half of what a member still has.
@@ -475,7 +541,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         view
         returns (Slash memory order)
     {
-        (order.account, order.role) = (_holders[Hashing.setOf(jobId, role, id)].account, role);
+        (order.account, order.role) = (_kept[Hashing.setOf(jobId, role, id)].holder.account, role);
         (order.lockId, order.faultId, order.amount) = (Hashing.bondLock(jobId, role, id), fault, amount);
         order.beneficiaryRole = Role.VERIFIER;
     }

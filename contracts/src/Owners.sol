@@ -2,10 +2,11 @@
 pragma solidity 0.8.37;
 
 import {IOwners} from "./interfaces/IOwners.sol";
+import {EventLog} from "./libraries/EventLog.sol";
 
 /// @title The key that works lies on a machine that strangers talk to; stake and pay belong to one that does not.
 /// @dev A part of the escrow, where a claim reads one word more for it.
-abstract contract Owners is IOwners {
+abstract contract Owners is IOwners, EventLog {
     mapping(address account => address) private _owners; // zero: itself
     mapping(address account => address) private _payees; // zero: itself
     /// @inheritdoc IOwners
@@ -23,7 +24,7 @@ abstract contract Owners is IOwners {
     /// @inheritdoc IOwners
     function proposeOwner(address account, address owner) external onlyOwnerOf(account) {
         proposedOwnerOf[account] = owner;
-        emit OwnerProposed(account, owner);
+        _log(0, abi.encode(OwnerProposed.selector, account, owner), "");
     }
 
     /// @inheritdoc IOwners
@@ -33,14 +34,14 @@ abstract contract Owners is IOwners {
         if (msg.sender != proposed) revert OnlyProposed(msg.sender, proposed);
         proposedOwnerOf[account] = address(0);
         (_owners[account], _payees[account]) = (proposed, proposed);
-        emit OwnerAccepted(account, proposed);
+        _log(0, abi.encode(OwnerAccepted.selector, account, proposed), "");
     }
 
     /// @inheritdoc IOwners
     function setPayee(address account, address payee) external onlyOwnerOf(account) {
         if (payee == address(0)) revert NoPayee();
         _payees[account] = payee;
-        emit PayeeSet(account, payee);
+        _log(0, abi.encode(PayeeSet.selector, account, payee), "");
     }
 
     /// @inheritdoc IOwners

@@ -65,7 +65,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         j.commitments[seat] = commitment;
         waiting ^= Bits.bit(seat);
         j.waiting = waiting;
-        emit Committed(jobId, msg.sender, seat, h.roundIn(), commitment);
+        _log(jobId, abi.encode(Committed.selector, jobId, msg.sender, seat), abi.encode(h.roundIn(), commitment));
         if (waiting == 0) _endTrain(jobId, j, j.head.load(), 0);
     }
 
@@ -86,7 +86,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         waiting ^= Bits.bit(seat);
         j.waiting = waiting;
         j.reveals = Hashing.accumulateReveal(j.reveals, seat, given);
-        emit Revealed(jobId, msg.sender, seat, h.roundIn(), reveal_);
+        _log(jobId, abi.encode(Revealed.selector, jobId, msg.sender, seat), abi.encode(h.roundIn(), reveal_));
         if (waiting == 0) _endReveal(jobId, j, j.head.load(), 0);
     }
 
@@ -107,7 +107,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         uint256 said = uint32(kept) | mark;
         bytes32 accumulator = Hashing.accumulateVote(Hashing.cut(bytes32(kept)), slot, has);
         j.votes = bytes32(uint256(accumulator) | said);
-        emit Voted(jobId, msg.sender, slot, h.roundIn(), h.committeeIn(), has);
+        _log(jobId, abi.encode(Voted.selector, jobId, msg.sender, slot), abi.encode(h.roundIn(), h.committeeIn(), has));
         if (!h.isSeededIn()) _seedAudit(jobId, j, j.head.load()); // counts, whether that is known yet or not
     }
 
@@ -129,10 +129,29 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         if (h.phase == Phase.WAITING) return _advanceWaiting(jobId, j, h);
         if (block.timestamp >= _lastMoment(j)) return _close(jobId, j, h, JobStatus.EXPIRED);
         if (block.timestamp < h.deadline) revert NothingToDo(h.phase, h.deadline);
-        if (h.phase == Phase.TRAIN) return _endTrain(jobId, j, h, j.waiting);
-        if (h.phase == Phase.REVEAL) return _endReveal(jobId, j, h, j.waiting);
+        if (h.phase == Phase.TRAIN || h.phase == Phase.REVEAL) {
+            if (_repeats(jobId, j, h)) return;
+            return h.phase == Phase.TRAIN ? _endTrain(jobId, j, h, j.waiting) : _endReveal(jobId, j, h, j.waiting);
+        }
         if (block.timestamp >= j.shape.expiry) revert NothingToDo(h.phase, _lastMoment(j)); // `settleLate` is due
         _nextCommittee(jobId, j, h);
+    }
+
+    /// @dev Where fewer than half do what they owe, it is the chain or the network that stood still:
+    /// nobody misses, and all have as long again. Three times in a round at most, or a majority of
+    /// seats could hold a job up for nothing.
+    /// @return whether the phase goes on
+    function _repeats(uint256 jobId, Job storage j, Head memory h) private returns (bool) {
+        if (2 * j.waiting.popcount() <= j.seated.popcount()) return false;
+        if (h.isCancelled || block.timestamp >= j.shape.expiry) return false;
+        Windows storage w = j.windows;
+        uint8 repeats = w.repeatedRound == h.round ? w.repeats : 0;
+        if (repeats == MAX_REPEATS) return false;
+        (w.repeatedRound, w.repeats) = (uint24(h.round), repeats + 1);
+        h.deadline = uint40(block.timestamp) + (h.phase == Phase.TRAIN ? w.train : w.reveal);
+        j.head.store(h);
+        _log(jobId, abi.encode(PhaseRepeated.selector, jobId, h.round), abi.encode(h.deadline));
+        return true;
     }
 
     function _advanceWaiting(uint256 jobId, Job storage j, Head memory h) private {
@@ -162,7 +181,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         h.beacon = uint40(block.number);
         j.noted = j.ready;
         j.head.store(h);
-        emit Waiting(jobId, h.round, 0);
+        _logBehind(jobId, abi.encode(Waiting.selector, jobId, h.round), abi.encode(0));
     }
 
     /// @param missed seats that have not revealed
@@ -178,11 +197,11 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         (h.phase, h.deadline) = (Phase.MERGE, uint40(block.timestamp) + j.windows.merge);
         h.beacon = uint40(block.number);
         j.head.store(h);
-        emit MergeOpened(jobId, h.round, revealed, nextSeed, h.deadline);
+        _logBehind(jobId, abi.encode(MergeOpened.selector, jobId, h.round), abi.encode(revealed, nextSeed, h.deadline));
     }
 
-    /// @dev Who was silent in a committee draw that settled nothing misses; the audit seed stays,
-    /// which the next one is drawn by.
+    /// @dev Who was silent in a committee draw that settled nothing misses, unless most were; the
+    /// audit seed stays, which the next one is drawn by.
     function _nextCommittee(uint256 jobId, Job storage j, Head memory h) private {
         if (!_seedAudit(jobId, j, h)) return;
         uint256 said = uint32(uint256(j.votes));
@@ -190,14 +209,18 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         for (uint256 left = j.committee; left != 0; (left &= left - 1, said >>= 1)) {
             if (said & 1 == 0) silent |= left & (~left + 1);
         }
-        if (silent != 0) j.absent[h.round] |= silent;
+        if (silent != 0 && !_isStandstill(j.committee, silent, h.committeeDraw)) j.absent[h.round] |= silent;
         bytes32 previous = h.committeeDraw == 0 ? j.auditSeed : j.committeeSeed;
         h.committeeDraw++;
         bytes32 seed = Hashing.committeeSeed(previous, h.committeeDraw);
         (j.committeeSeed, j.votes, j.committee) = (seed, Hashing.noVotes(seed), Draws.committee(seed, j.ready));
         h.deadline = uint40(block.timestamp) + j.windows.merge;
         j.head.store(h);
-        emit CommitteeDrawn(jobId, h.round, h.committeeDraw, j.committee, h.deadline);
+        _log(
+            jobId,
+            abi.encode(CommitteeDrawn.selector, jobId, h.round),
+            abi.encode(h.committeeDraw, j.committee, h.deadline)
+        );
     }
 
     function _takeSegments(Job storage j, HeadWord h, uint16 seat, Reveal calldata r) private {

@@ -10,13 +10,14 @@ import {IConfig} from "./interfaces/IConfig.sol";
 import {ICustody, Slash} from "./interfaces/ICustody.sol";
 import {IOwners} from "./interfaces/IOwners.sol";
 import {IStakes} from "./interfaces/IStakes.sol";
+import {EventLog} from "./libraries/EventLog.sol";
 import {Pull} from "./libraries/Pull.sol";
 import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 
 /// @title Custody of stakes. Always: balance ≥ sum of active + unbonding + unburnt, and locked ≤
 /// active for every account.
-contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
+contract Stakes is IStakes, ICustody, EventLog, Wired, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
     struct Account {
@@ -116,7 +117,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         a.active -= uint128(amount);
         a.unbonding += uint128(amount);
         a.unbondShares += sharesDown;
-        emit UnbondStarted(account, role, id, amount, availableAt);
+        _log(0, abi.encode(UnbondStarted.selector, account), abi.encode(role, id, amount, availableAt));
     }
 
     /// @inheritdoc IStakes
@@ -128,7 +129,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         if (block.timestamp <= entry.availableAt) revert StillUnbonding(entry.availableAt, block.timestamp);
         delete _unbonds[key];
         uint256 amount = _takeFromPoolDown(_accounts[account][role], entry);
-        emit Withdrawn(account, role, id, amount);
+        _log(0, abi.encode(Withdrawn.selector, account), abi.encode(role, id, amount));
         if (amount > 0) token.safeTransfer(msg.sender, amount);
     }
 
@@ -141,7 +142,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         if (free < amount) revert InsufficientStake(account, role, free, amount);
         _locks[key] = amount;
         a.locked += uint128(amount);
-        emit Locked(account, role, lockId, amount);
+        _log(0, abi.encode(Locked.selector, account), abi.encode(role, lockId, amount));
     }
 
     /// @inheritdoc ICustody
@@ -151,7 +152,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         if (amount == 0) return;
         delete _locks[key];
         _accounts[account][role].locked -= uint128(amount);
-        emit Unlocked(account, role, lockId, amount);
+        _log(0, abi.encode(Unlocked.selector, account), abi.encode(role, lockId, amount));
     }
 
     /// @inheritdoc ICustody
@@ -165,7 +166,11 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         taken = _take(order);
         uint256 shareDown = order.beneficiary == address(0) ? 0 : taken * order.beneficiaryBps / BPS;
         if (shareDown > 0) _accounts[order.beneficiary][order.beneficiaryRole].active += uint128(shareDown);
-        emit Slashed(order.account, order.role, order.faultId, taken, order.beneficiary, shareDown, taken - shareDown);
+        _log(
+            0,
+            abi.encode(Slashed.selector, order.account, order.beneficiary),
+            abi.encode(order.role, order.faultId, taken, shareDown, taken - shareDown)
+        );
         unburnt += taken - shareDown;
     }
 
@@ -195,7 +200,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     function _deposit(address account, Role role, uint256 amount) private {
         if (amount == 0 || amount > type(uint128).max) revert ZeroAmount();
         _accounts[account][role].active += uint128(amount);
-        emit Deposited(account, role, amount);
+        _log(0, abi.encode(Deposited.selector, account), abi.encode(role, amount));
         Pull.exactly(token, amount);
     }
 

@@ -5,7 +5,7 @@ Rule of this file: integers of wei and seconds, from the manifest's terms as it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.second_client.rounds import COMMITTEE, drawn_seats
@@ -80,9 +80,25 @@ def earning(done: Mapping[int, int], whole: int, merged: int | None) -> int:
     return sum(1 << s for s, m in done.items() if merged != 0 or not is_short(m, whole))
 
 
-def penalty(bond: int, penalty_bps: int, level: int) -> int:
-    """What a missed duty at a level costs."""
-    return min(bond // 8, -(-bond * penalty_bps // 10_000) << level)
+def penalty(bond: int, penalty_bps: int, others: int) -> int:
+    """p(n) of section 6: what a missed duty costs after n others."""
+    return min(bond // 8, -(-bond * penalty_bps // 10_000) << others)
+
+
+def miss_costs(bond: int, penalty_bps: int, missed: Sequence[int], round: int) -> int:
+    """What one more missed duty costs, behind those of these rounds."""
+    total = penalty(bond, penalty_bps, _earlier(missed, round) + missed.count(round))
+    for later in range(round + 1, round + 9):
+        if count := missed.count(later):
+            before = _earlier(missed, later)
+            total += penalty(bond, penalty_bps, before + count)
+            total -= penalty(bond, penalty_bps, before)
+    return total
+
+
+def _earlier(missed: Sequence[int], round: int) -> int:
+    """E of a round: missed duties of the eight before it."""
+    return sum(missed.count(back) for back in range(round - 8, round))
 
 
 def contest_reward(terms: Terms, penalty_bps: int) -> int:

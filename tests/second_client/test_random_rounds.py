@@ -7,6 +7,7 @@ compared is what goes into it, and what is made of it.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 
@@ -214,8 +215,12 @@ def paid(roll: Roll) -> Iterator[Pair]:
     yield money.last_moment(plain), clocks.last_moment(terms)
     longest = roll.getrandbits(30)
     yield money.absolute_end(plain, longest), clocks.absolute_end(terms, longest)
-    bond, bps, level = Wei(roll.getrandbits(100)), roll.randrange(1, 1251), roll.randrange(40)
-    yield money.penalty(bond, bps, level), missed_duties.penalty(bond, bps, level)
+    bond, bps, others = Wei(roll.getrandbits(100)), roll.randrange(1, 1251), roll.randrange(40)
+    yield money.penalty(bond, bps, others), missed_duties.penalty(bond, bps, others)
+    missed = [roll.randrange(30) for _ in range(roll.randrange(9))]
+    account, round = missed_duties.MissRecord(Counter(map(RoundIndex, missed))), roll.randrange(30)
+    mine = money.miss_costs(bond, bps, missed, round)
+    yield mine, account.charge(RoundIndex(round), bond, bps)
 
 
 FUNCTIONS: tuple[Callable[[Roll], Iterator[Pair]], ...] = (

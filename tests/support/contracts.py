@@ -100,6 +100,7 @@ class Member:
     claimed_to: int = 0
     released: bool = False
     penalties: set[tuple[int, MissedDuty]] = field(default_factory=set)
+    penalised: int = 0
     bound_until: int = 0
 
 
@@ -125,6 +126,8 @@ class Past:
     audit_reports: dict[int, Digest] = field(default_factory=dict)
     opened_reports: dict[int, bytes] = field(default_factory=dict)
     keys: dict[int, Digest] = field(default_factory=dict)
+    shown_at: dict[int, int] = field(default_factory=dict)
+    in_time: set[int] = field(default_factory=set)
     struck: set[int] = field(default_factory=set)
     contests: dict[tuple[int, int], bool | None] = field(default_factory=dict)
     accusers: dict[tuple[int, int], Address] = field(default_factory=dict)
@@ -145,7 +148,6 @@ class Contracts:
     def __init__(self, terms: Terms, funded: int = 10**24) -> None:
         self.domain, self.job = DOMAIN, JOB
         self.state_of = lambda round, merged: digest(f"state {round} {merged}")
-        self.has_stake_behind = False  # of members, beyond their bonds: a penalty takes of it too
         self.terms = terms
         self.now, self.number = 1_000_000, 100
         self.log: list[tuple[ev.ContractEvent, BlockRef]] = []
@@ -155,8 +157,10 @@ class Contracts:
         self.members: dict[tuple[Role, int], Member] = {}
         self.held: set[int] = set()
         self.owing: dict[int, int] = {}  # seat: round of the missed duty
+        self.repeats: dict[int, int] = {}  # of phases, by round
+        self.still = (0, 0)  # round and second from which on a slot may change hands again
         self.ready, self.coming, self.going = set[int](), set[int](), set[int]()
-        self.levels: dict[tuple[Role, Address], tuple[int, int]] = {}
+        self.misses: dict[tuple[Role, Address], list[int]] = {}  # rounds, as often as missed
         self.buckets: dict[int, int] = {}  # of providers' ids
         self.seed = self.next_seed = self.model = Digest(ZERO)
         self.seated, self.waited, self.committee = set[int](), set[int](), set[int]()
@@ -332,6 +336,9 @@ class Contracts:
         need(self.phase is not Phase.MERGE, "not while a round merges")
         lowest = min(taken.values(), key=lambda each: (each.bond, each.index))
         need(lowest is m and 10 * bond >= 11 * m.bond, "not a tenth above the smallest")
+        round, time = self.still
+        need(self.round >= round and self.now >= time, "one changed hands just now")
+        self.still = (self.round + 1, self.now + self.terms.window_seconds)
         self._end(m, self.following)
         return True
 
@@ -375,16 +382,28 @@ class Contracts:
     def _penalise(self, m: Member, round: int, kind: MissedDuty) -> None:
         need((round, kind) not in m.penalties, "penalised before")
         m.penalties.add((round, kind))
-        level, after = self.levels.get((m.role, m.account), (0, 0))
-        level = max(0, level - max(0, round - max(m.start, after)))
         is_seat = m.role is Role.PROVIDER
         bond = self.terms.provider_bond if is_seat else self.terms.verifier_bond
-        whole = min(bond // 8, ceil(Fraction(bond * PENALTY_BPS, 10_000)) * 2**level)
-        penalty = whole if self.has_stake_behind else min(whole, m.bond)
-        m.bond = max(0, m.bond - penalty)
-        self.levels[m.role, m.account] = (level + 1, max(after, round + 1))
+        missed = self.misses.setdefault((m.role, m.account), [])
+        penalty = self._price([*missed, round], bond) - self._price(missed, bond)
+        if kind is MissedDuty.KEY:
+            fees = self.terms.duty_fee * (2 if round == self.terms.rounds - 1 else 1)
+            penalty += max(0, fees - ceil(Fraction(bond * PENALTY_BPS, 10_000)))
+        penalty = min(penalty, bond // 8 - m.penalised, m.bond)
+        missed.append(round)
+        m.penalised += penalty
+        m.bond -= penalty
         where = (m.role, HolderId(m.id), RoundIndex(round), kind)
         self.emit(ev.Missed(self.job, m.account, *where, penalty))
+
+    @staticmethod
+    def _price(missed: Sequence[int], bond: int) -> int:
+        """Of a set of missed duties, the earliest first, whoever reports which of them when."""
+        total, first = 0, ceil(Fraction(bond * PENALTY_BPS, 10_000))
+        for at, round in enumerate(sorted(missed)):
+            others = sum(round - 8 <= other for other in sorted(missed)[:at])
+            total += min(bond // 8, first * 2**others)
+        return total
 
     def _missed(self, m: Member, round: int, kind: MissedDuty) -> None:
         """A missed duty frees the seat or the slot at the next round start."""
@@ -403,7 +422,7 @@ class Contracts:
             self._end(m, self.following)
 
     def slash(self, role: Role, id: int, winner: Address, lowest: int = FOREVER) -> None:
-        """A lost game, or no key by half of a window."""
+        """A lost game."""
         m = self.member(role, id)
         need(not m.slashed, "slashed")
         m.slashed = True
@@ -450,15 +469,27 @@ class Contracts:
             self._advance_waiting()
         elif self.now >= self.last_moment:
             self._close(JobStatus.EXPIRED)
-        elif self.phase is Phase.TRAIN:
+        elif self.phase in {Phase.TRAIN, Phase.REVEAL}:
             need(self.now >= self.deadline, "early")
-            self._end_train(set(self.waited))
-        elif self.phase is Phase.REVEAL:
-            need(self.now >= self.deadline, "early")
-            self._end_reveal(set(self.waited))
+            self._end_phase()
         else:
             need(self.deadline <= self.now < self.terms.expiry, "not now")
             self._next_committee()
+
+    def _end_phase(self) -> None:
+        """Again, where fewer than half of the seats did what it asks: three times in a round."""
+        most_missed = 2 * len(self.waited) > len(self.seated)
+        is_train, repeats = self.phase is Phase.TRAIN, self.repeats.get(self.round, 0)
+        ends = self.cancelled or self.now >= self.terms.expiry
+        if most_missed and repeats < 3 and not ends:
+            self.repeats[self.round] = repeats + 1
+            terms = self.terms
+            self.deadline = self.now + (terms.train_seconds if is_train else terms.reveal_seconds)
+            self.emit(ev.PhaseRepeated(self.job, RoundIndex(self.round), self.deadline))
+        elif is_train:
+            self._end_train(set(self.waited))
+        else:
+            self._end_reveal(set(self.waited))
 
     def _advance_waiting(self) -> None:
         if self.now >= self.terms.expiry:
@@ -621,7 +652,7 @@ class Contracts:
 
     def _next_committee(self) -> None:
         self._seed_audit()
-        self.silent |= self.committee - set(self.votes)
+        self.silent |= self._silent_here()
         self.committee_draw += 1
         self.committee_seed = hashed(
             self.audit_seed if self.committee_draw == 1 else self.committee_seed,
@@ -631,6 +662,12 @@ class Contracts:
         self.deadline = self.now + self.terms.merge_seconds
         told = (self.committee_draw, bitmap(self.committee), self.deadline)
         self.emit(ev.CommitteeDrawn(self.job, RoundIndex(self.round), *told))
+
+    def _silent_here(self) -> set[int]:
+        """Of the committee draw that runs; none where most are, in a round's first three."""
+        silent = self.committee - set(self.votes)
+        is_standstill = self.committee_draw < 3 and 2 * len(silent) > len(self.committee)
+        return set() if is_standstill else silent
 
     # --- settling ---
 
@@ -668,9 +705,11 @@ class Contracts:
         self._next()
 
     def pass_deadline(self) -> None:
-        """Time passes until the phase's deadline, and somebody notices."""
-        self.wait_until(self.deadline)
-        self.advance()
+        """Time passes until the phase is over, however often it is repeated."""
+        before = (self.phase, self.committee_draw)
+        while (self.phase, self.committee_draw) == before:
+            self.wait_until(self.deadline)
+            self.advance()
 
     def verdict(self, excluded: set[int], merged: int) -> Verdict:
         """What honest members would say of the merge."""
@@ -712,7 +751,7 @@ class Contracts:
         in_vain = any(signed) and not verdict.merged
         unearned = {s for s in self.seated if in_vain and self._is_short(self.reveals[s])}
         drawn = self._drawn(numbers(verdict.excluded), is_last)
-        silent = self.committee - set(self.votes) if self.now >= self.votes_end else set()
+        silent = self._silent_here() if self.now >= self.votes_end else set()
         settled_round = Past(
             at=self.now,
             ends=self._ends(is_last),
@@ -860,6 +899,9 @@ class Contracts:
         need(any(key), "no key")
         if self.now > settled_round.at:
             settled_round.keys[seat] = key
+            settled_round.shown_at[seat] = self.now
+            if settled_round.ends["open"] <= self.now < settled_round.ends["keys"]:
+                settled_round.in_time.add(seat)
         account = self.member(Role.PROVIDER, settled_round.holders[seat]).account
         self.emit(ev.KeyShown(self.job, account, RoundIndex(round), key))
 
@@ -870,6 +912,7 @@ class Contracts:
         need(any(key) and hashed(key) == settled_round.reveals[seat].key_hash, "another key")
         need(self.member(Role.PROVIDER, settled_round.holders[seat]).account != by, "its own")
         settled_round.keys[seat] = key
+        settled_round.shown_at[seat] = self.now
         settled_round.leaked.add(seat)
         settled_round.pay.discard(seat)
         self.lost_credits += self._half(settled_round, seat)
@@ -910,26 +953,30 @@ class Contracts:
         need(seat in settled_round.drawn, "not drawn")
         shown = settled_round.keys.get(seat)
         is_right = shown is not None and hashed(shown) == settled_round.reveals[seat].key_hash
-        need(not is_right, "shown")
+        is_early = settled_round.shown_at.get(seat, 0) < settled_round.ends["keys"]
+        need(not (is_right and is_early), "shown in time")
         return self.member(Role.PROVIDER, settled_round.holders[seat])
 
     def report_missing_key(self, round: int, seat: int) -> None:
         settled_round = self.settled[round]
         need(settled_round.ends["keys"] <= self.now < settled_round.ends["window"], "not now")
         m = self._keyless(round, seat)
-        need((round, MissedDuty.KEY) not in m.penalties, "done")
+        need(seat not in settled_round.struck, "done")
+        settled_round.struck.add(seat)
         if seat in settled_round.pay:
             settled_round.pay.discard(seat)
             self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(settled_round.pay)))
         self.emit(ev.Struck(self.job, RoundIndex(round), SeatIndex(seat)))
-        self._missed(m, round, MissedDuty.KEY)
+        if 2 * len(settled_round.in_time) >= self._sampled(settled_round, round):
+            self._missed(m, round, MissedDuty.KEY)
 
-    def no_key(self, round: int, seat: int, by: Address) -> None:
-        settled_round = self.settled[round]
-        need(settled_round.ends["half"] <= self.now < settled_round.ends["window"], "not now")
-        m = self._keyless(round, seat)
-        need(not m.slashed, "slashed")
-        self.slash(Role.PROVIDER, m.id, by, round)
+    def _sampled(self, settled_round: Past, round: int) -> int:
+        """Seats that the seed of a round draws, beside those that were excluded."""
+        revealed = settled_round.record.revealed.bit_count()
+        if not self.terms.f or round + 1 == self.terms.rounds:
+            return revealed
+        share = ceil(Fraction(self.terms.share_bps * revealed, 10_000))
+        return max(1, min(share, ceil(Fraction(settled_round.record.ready.bit_count(), 2))))
 
     def report_absent(self, round: int, id: int) -> None:
         settled_round = self.settled[round]
@@ -937,6 +984,9 @@ class Contracts:
         body = settled_round.opened_reports.get(id, b"")
         left = self.duties(round, id) - {body[at] for at in range(0, len(body), 35)}
         need(left, "nothing excluded")
+        duties = self._sampled(settled_round, round) * (1 + (round + 1 == self.terms.rounds))
+        owing = min(duties, settled_round.record.ready.bit_count())
+        need(2 * len(settled_round.opened_reports) >= owing, "most auditors stood still")
         self._missed(self.member(Role.VERIFIER, id), round, MissedDuty.AUDIT)
 
     def drop(self, round: int, id: int, seat: int) -> None:

@@ -410,7 +410,6 @@ def _keeper_call(world: World, member: Member, command: send_keeper_calls.SendKe
         ),
         KeeperCallKind.ABSENT: lambda: net.report_absent(round, holder),
         KeeperCallKind.REPORT_MISSING_KEY: lambda: net.report_missing_key(round, seat),
-        KeeperCallKind.NO_KEY: lambda: net.no_key(round, seat, member.account),
         KeeperCallKind.CONTEST: lambda: net.contest(round, holder, seat, member.account),
         KeeperCallKind.SETTLE_CONTEST: lambda: net.settle_contest(round, holder, seat),
         KeeperCallKind.DROPPED: lambda: net.drop(round, holder, seat),

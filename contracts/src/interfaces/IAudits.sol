@@ -26,7 +26,7 @@ interface IAudits {
     /// @param id of the verifier
     /// @param wrong whether it had guessed
     event ContestSettled(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat, bool wrong);
-    /// @notice A drawn seat showed no key, and loses the round's pay.
+    /// @notice A drawn seat showed no key in time, and loses the round's pay.
     event Struck(uint256 indexed jobId, uint32 indexed round, uint16 indexed seat);
     /// @notice A verifier did not play what it said of a seat.
     /// @param id of the verifier
@@ -69,14 +69,10 @@ interface IAudits {
     /// contested; or the fee back.
     /// @custom:caller anyone, once
     function settleContest(uint256 jobId, uint32 round, uint32 id, uint32 seatId) external;
-    /// @notice Anyone, after keysEnd: a drawn seat without the committed key loses the round's pay
-    /// and misses.
+    /// @notice Anyone, after keysEnd: a drawn seat that had not shown the committed key by then
+    /// loses the round's pay and misses.
     /// @custom:caller anyone, once
     function reportMissingKey(Shown calldata shown) external;
-    /// @notice Anyone, in the second half of the window: a drawn seat without the committed key has
-    /// lost.
-    /// @custom:caller anyone, once
-    function noKey(Shown calldata shown) external;
     /// @notice Anyone, after openEnd: the auditor of a drawn seat said nothing about it.
     /// @param body what it opened; empty for nothing
     /// @custom:caller anyone, once

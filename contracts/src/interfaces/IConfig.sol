@@ -58,4 +58,7 @@ interface IConfig {
     function changeDelay() external view returns (uint64);
     /// @notice Seconds that no game of the judge exceeds; fixed at deployment.
     function longestGame() external view returns (uint256);
+    /// @notice The heads of logs (`IEventLog.logHead`), of all contracts for the first job, then for
+    /// the second, and so on: one question for who compares logs with the state.
+    function logHeads(address[] calldata contracts, uint256[] calldata jobIds) external view returns (bytes32[] memory);
 }

@@ -78,8 +78,7 @@ interface IMembersHooks {
     /// @notice Only late votes: two certificates of one round take a member's whole bond, half of
     /// it for `winner`.
     function slashEquivocated(uint256 jobId, uint32 id, uint32 round, address winner) external;
-    /// @notice Only claims and audits: a lost game, or no key. What can still be done is done; the
-    /// second time does less.
+    /// @notice Only claims, once a holder: a lost game. What can still be done is done.
     function slash(uint256 jobId, Role role, uint32 id, uint32 lowestRound, address winner) external;
 }
 

@@ -65,7 +65,7 @@ interface IJobs is IOwners {
     /// @notice An account's payee has what the account was credited.
     /// @param amount wei
     event CreditClaimed(uint256 indexed jobId, address indexed account, uint256 amount);
-    /// @notice An account's payee could not be sent its pay.
+    /// @notice An account's payee could not be sent its pay or its refund.
     /// @param amount wei
     event Kept(address indexed account, uint256 amount);
     /// @notice An account's payee has what it could not be sent before.
@@ -75,7 +75,7 @@ interface IJobs is IOwners {
     /// @param to the first round that is not burnt yet
     /// @param amount wei
     event Burnt(uint256 indexed jobId, uint32 to, uint256 amount);
-    /// @notice What cannot be earned any more goes back to the submitter.
+    /// @notice What cannot be earned any more goes back to the submitter's payee.
     /// @param amount wei
     event Refunded(uint256 indexed jobId, address indexed to, uint256 amount);
 
@@ -105,18 +105,19 @@ interface IJobs is IOwners {
     /// that follow each other are paid by one transfer.
     /// @custom:caller anyone, once
     function claimMany(Due[] calldata dues) external;
-    /// @notice Anyone: pays an account's payee what it got by contests or by showing a key.
+    /// @notice Anyone: pays an account's payee what it got by contests or by showing a key; what
+    /// it cannot be sent waits for `collect`.
     /// @custom:caller anyone, once
     function claimCredit(uint256 jobId, address account) external;
-    /// @notice Anyone: sends an account's payee what could not be sent when it was claimed.
+    /// @notice Anyone: sends an account's payee what could not be sent when it was due.
     /// @custom:caller anyone, once
     function collect(address account) external;
     /// @notice Anyone: burns what was earned and is not paid, of the rounds up to, not including,
     /// `to`.
     /// @custom:caller anyone, once
     function burn(uint256 jobId, uint32 to) external;
-    /// @notice Anyone: sends the submitter what can no longer be earned; after the claim deadline
-    /// all that is left.
+    /// @notice Anyone: sends the submitter's payee what can no longer be earned; after the claim
+    /// deadline all that is left. What it cannot be sent waits for `collect`.
     /// @custom:caller anyone, once
     function refund(uint256 jobId) external;
     /// @notice Anyone: sends what was burnt to the sink.

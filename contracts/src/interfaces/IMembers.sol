@@ -38,7 +38,8 @@ interface IMembers {
     /// @custom:state in WAITING, of such a slot: bit out of `ready`. Else out of the next pool,
     /// unless a `Ready` of the slot comes later
     event SlotLeaving(uint256 indexed jobId, address indexed account, uint16 indexed slot, uint32 id, uint32 to);
-    /// @notice A holder did not do what it owed, and part of its bond is gone.
+    /// @notice A holder did not do what it owed, and part of its bond is gone; of missed duties an
+    /// eighth at most.
     /// @param penalty wei of the bond
     /// @custom:state of a seat, kind 0: bit out of `owing`
     event Missed(
@@ -50,8 +51,8 @@ interface IMembers {
         MissedDuty kind,
         uint256 penalty
     );
-    /// @notice A holder lost its bond: to a game, to two certificates, or for want of a key.
-    /// @param winner whom a share of the bond goes to; zero for nobody
+    /// @notice A holder lost its bond to a game.
+    /// @param winner whom a share of the bond goes to
     /// @param lostFrom the first round whose pay is lost
     /// @param slashed wei
     event HolderSlashed(
@@ -81,7 +82,8 @@ interface IMembers {
     /// @custom:caller anyone, once
     function penaliseSeat(uint256 jobId, uint16 seat) external;
     /// @notice Takes a slot of the pool: a free one, one whose member is not ready in time, or for
-    /// a tenth more the cheapest.
+    /// a tenth more the cheapest of a full pool; that once a round, and not within a window of the
+    /// last time.
     /// @custom:caller a verifier
     function enrol(uint256 jobId, uint16 slot, uint128 bond) external returns (uint32 id);
     /// @notice "I hold manifest, data and model." Counts from the next settlement on; where the

@@ -36,6 +36,10 @@ interface IRoundsEvents {
     /// @custom:state phase REVEAL; seats of `seated` that are not in `committed`: in `owing`, out
     /// of `held`; `seated = waiting = committed`; `deadline`
     event RevealOpened(uint256 indexed jobId, uint32 indexed round, uint256 committed, uint64 deadline);
+    /// @notice Fewer than half of the seats did in time what TRAIN or REVEAL asks of them: it goes on.
+    /// @param deadline unix seconds at which it ends
+    /// @custom:state `deadline`
+    event PhaseRepeated(uint256 indexed jobId, uint32 indexed round, uint64 deadline);
     /// @notice A seat shows what its commitment binds.
     /// @custom:state bit out of `waiting`; `reveals`
     event Revealed(uint256 indexed jobId, address indexed account, uint16 indexed seat, uint32 round, Reveal reveal);

@@ -109,14 +109,8 @@ contract Claims is IClaims, Wired {
     }
 
     /// @inheritdoc IClaims
-    function isSlashed(bytes32 set) external view returns (bool) {
-        uint256 who = uint256(set);
-        return members.holderOf(who >> 40, Role(uint8(who >> 32)), uint32(who)).isSlashed;
-    }
-
-    /// @inheritdoc IClaims
-    function payeeOf(address holder) external view returns (address) {
-        return jobs.payeeOf(holder);
+    function payeeOf(address account) external view returns (address) {
+        return jobs.payeeOf(account);
     }
 
     /// @dev Read where it lies: what a wrong offset reads hashes to something else, or lies beyond

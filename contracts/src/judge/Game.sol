@@ -59,7 +59,6 @@ contract Game is GameQueue {
     error WrongLength(uint256 given, uint256 needed);
     error WrongClosing(bytes32 given, bytes32 claimed);
     error WrongWork(bytes32 given, bytes32 claimed);
-    error NotFinite(uint256 step);
     error WrongPath(bytes32 given, bytes32 wanted);
     error WrongRoots(bytes32 given, bytes32 claimed);
     error WrongUpdate(bytes32 given, bytes32 claimed);
@@ -94,12 +93,13 @@ contract Game is GameQueue {
         if (states[count - 1] != claim.closing) revert WrongClosing(states[count - 1], claim.closing);
         bool isAsSaid = claim.workTag == 0 || keccak256(works) == claim.workTag;
         if (!isAsSaid) revert WrongWork(keccak256(works), claim.workTag);
-        m.from = _rootOfSteps(claim.initialState, states, works, 8 + 4 * ProgramReader.microBatches(header.data));
+        uint256 workBytes = 8 + 4 * ProgramReader.microBatches(header.data);
+        m.from = judge.stepsRoot(claim.initialState, states, works, workBytes);
         m.nodes = uint40(ProgramReader.stepNodes(header.data));
         (m.size, m.step) = (uint64(count), uint32(claim.segment * count));
         _setTaking(m, header.data, claim);
         m.phase = Phase.PICK_STEP;
-        emit StepsOpened(id, states, works);
+        _logOf(id, StepsOpened.selector, abi.encode(states, works));
     }
 
     /// @notice Challenger: the first step whose result differs from its own.
@@ -115,7 +115,7 @@ contract Game is GameQueue {
         if (m.takes == step + 1) m.nodes = m.takingNodes;
         else m.part = 0;
         m.phase = Phase.POST_TRACE;
-        emit StepPicked(id, m.step);
+        _logOf(id, StepPicked.selector, abi.encode(m.step));
     }
 
     /// @notice Holder: the step's trace, whose last node is the result that it opened.
@@ -162,7 +162,7 @@ contract Game is GameQueue {
         bytes32 above = _above(m, layer, uint256(m.index) << _levels(m), Openings.none());
         if (above != m.tree) revert WrongPath(above, m.tree);
         m.phase = Phase.PICK;
-        emit LayerRevealed(id, layer);
+        _logOf(id, LayerRevealed.selector, abi.encode(layer));
     }
 
     /// @notice Challenger: the first node of the revealed layer that differs from its own.
@@ -172,7 +172,7 @@ contract Game is GameQueue {
         if (m.level <= LAYER_LEVELS && !m.inTensor) revert WrongChild(child); // that is a node of the trace
         _takeChild(m, child, node, path);
         m.phase = m.level == 0 ? Phase.POST_LEAF : Phase.REVEAL;
-        emit Picked(id, m.level, m.index);
+        _logOf(id, Picked.selector, abi.encode(m.level, m.index));
     }
 
     /// @notice Challenger: the first node of the trace that differs, with its template.
@@ -195,7 +195,7 @@ contract Game is GameQueue {
         (m.inTensor, m.index) = (true, 0);
         m.level = uint8(Openings.height(_count(m)));
         m.phase = m.level == 0 ? Phase.POST_LEAF : Phase.REVEAL;
-        emit NodePicked(id, m.node, digest, m.size);
+        _logOf(id, NodePicked.selector, abi.encode(m.node, digest, m.size));
     }
 
     /// @notice Holder: the bytes of the leaf in dispute.
@@ -206,9 +206,9 @@ contract Game is GameQueue {
         bytes32 digest = keccak256(leaf);
         if (_count(m) == 1) digest = Openings.seal(1, Openings.leafNode(digest));
         if (digest != m.tree) revert OtherBytes(digest, m.tree);
-        m.tree = Openings.wordsRoot(leaf);
+        m.tree = judge.wordsRoot(leaf);
         m.phase = Phase.PROVE;
-        emit LeafPosted(id, leaf);
+        _logOf(id, LeafPosted.selector, abi.encode(leaf));
     }
 
     /// @notice Challenger: one element of the posted leaf, and all that it is computed from. This
@@ -263,35 +263,6 @@ contract Game is GameQueue {
         ProgramReader.iteration(template.data, node);
     }
 
-    /// @dev Leaf i of the tree is keccak of the state that step i opens with and of what it results
-    /// in.
-    function _rootOfSteps(bytes32 initialState, bytes32[] calldata states, bytes calldata works, uint256 workBytes)
-        private
-        pure
-        returns (bytes32)
-    {
-        if (works.length != states.length * workBytes) {
-            revert WrongLength(works.length, states.length * workBytes);
-        }
-        bytes32[] memory leaves = new bytes32[](states.length);
-        bytes32 from = initialState;
-        for (uint256 i = 0; i < states.length; i++) {
-            bytes calldata work = works[i * workBytes:(i + 1) * workBytes];
-            if (states[i] == 0) revert NotFinite(i); // what RESULT gives of such a step
-            _requireFinite(work, i);
-            leaves[i] = keccak256(abi.encode(from, Openings.pieceRoot(bytes.concat(states[i], work))));
-            from = states[i];
-        }
-        return Openings.rootOf(leaves);
-    }
-
-    function _requireFinite(bytes calldata work, uint256 step) private pure {
-        if (uint64(bytes8(work[:8])) >> 52 & 0x7ff == 0x7ff) revert NotFinite(step);
-        for (uint256 i = 8; i < work.length; i += 4) {
-            if (uint32(bytes4(work[i:i + 4])) >> 23 & 0xff == 0xff) revert NotFinite(step);
-        }
-    }
-
     function _takeTrace(Match storage m, uint256 id, bytes32[] calldata path, bytes32[] calldata layer) private {
         uint256 nodes = m.nodes;
         m.level = uint8(Openings.height(nodes));
@@ -301,7 +272,7 @@ contract Game is GameQueue {
         if (above != root) revert WrongPath(above, root);
         (m.trace, m.tree) = (root, root);
         m.phase = Phase.PICK;
-        emit TracePosted(id, root, nodes, layer);
+        _logOf(id, TracePosted.selector, abi.encode(root, nodes, layer));
     }
 
     // --- the search ---

@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {ReentrancyGuard} from "@openzeppelin/contracts/utils/ReentrancyGuard.sol";
+import {EventLog} from "../libraries/EventLog.sol";
 import {Pull} from "../libraries/Pull.sol";
 import {Wired} from "../libraries/Wired.sol";
 import {Claim, IClaims, IGame} from "./IClaims.sol";
@@ -29,7 +30,7 @@ enum Outcome {
     NONE,
     HOLDER_LOST,
     CHALLENGER_LOST,
-    SENT_HOME // never played to an end: pushed out, too late, or the holder was slashed otherwise
+    SENT_HOME // never played to an end: pushed out, too late, or the holder lost another one
 }
 
 /// @title Who plays when: bonds, queues, clocks, endings.
@@ -45,7 +46,7 @@ enum Outcome {
 /// `timeout` when it can. A game that could not begin by then goes home: a holder must not lose by
 /// the games of others. No token is pushed to anyone (`withdraw`), so no party can make an ending
 /// revert.
-abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
+abstract contract GameQueue is IGame, EventLog, Wired, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
     struct Match {
@@ -104,7 +105,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     mapping(bytes32 setOrPosition => uint256) public openGames;
     mapping(bytes32 set => bool) public isSlashed;
     mapping(bytes32 said => bool) public wasChallenged; // keccak of challenger, position, segment and whether it is the update proof
-    /// @notice Wei that `withdraw` sends to the account.
+    /// @notice Wei that `withdraw` sends to the account's payee.
     /// @custom:caller anyone
     mapping(address account => uint256) public owed;
 
@@ -132,7 +133,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     /// @notice A game ended of which the contract of claims could not be told.
     /// @param set the bond that the claim stood on
     event NotTold(uint256 indexed id, bytes32 set);
-    /// @notice An account has what games owed it.
+    /// @notice An account's payee has what games owed the account.
     /// @param amount wei
     event BondReturned(address indexed account, uint256 amount);
 
@@ -147,7 +148,6 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     error StillInTime(uint256 deadline, uint256 now_);
     error AnotherClaim(bytes32 given, bytes32 played);
     error QueueHasRoom(uint256 waiting, uint256 most);
-    error NotSlashed(bytes32 set);
     error NotEnoughGas(uint256 left, uint256 needed);
 
     constructor(address token_, uint256 longestGame_) {
@@ -175,7 +175,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         openGames[c.position]++;
         openGames[c.set]++;
         wasChallenged[_accusation(c)] = true;
-        emit Challenged(id, c.holder, msg.sender, bond, c, evidence);
+        _log(0, abi.encode(Challenged.selector, id, c.holder, msg.sender), abi.encode(bond, c, evidence));
         _enqueue(_queues[c.set], id, bond);
         Pull.exactly(token, bond);
     }
@@ -191,7 +191,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         uint256 waiting = _queues[c.set].waiting.length;
         if (waiting < MAX_WAITING) revert QueueHasRoom(waiting, MAX_WAITING);
         wasChallenged[_accusation(c)] = true;
-        emit CrowdedOut(msg.sender, c);
+        _log(0, abi.encode(CrowdedOut.selector, msg.sender), abi.encode(c));
     }
 
     /// @dev About an earlier round of the reset period it is the accusation that the position's own
@@ -222,22 +222,14 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         _end(id, m.outcome);
     }
 
-    /// @notice Ends the games about a holder that was slashed otherwise than by one of them: every
-    /// bond goes home. Anyone may call.
-    /// @custom:caller anyone, once
-    function endSlashed(bytes32 set) external nonReentrant {
-        uint256 playing = _queues[set].playing;
-        if (playing == 0 || !claims.isSlashed(set)) revert NotSlashed(set);
-        _end(playing, Outcome.SENT_HOME);
-    }
-
-    /// @notice Sends what an account is owed to it. Anyone may call.
+    /// @notice Sends what an account is owed to its payee. Anyone may call.
+    /// @dev What the token refuses stays owed, until the account's owner names another payee.
     /// @custom:caller anyone, once
     function withdraw(address account) external nonReentrant {
         uint256 amount = owed[account];
         owed[account] = 0;
-        emit BondReturned(account, amount);
-        if (amount > 0) token.safeTransfer(account, amount);
+        _log(0, abi.encode(BondReturned.selector, account), abi.encode(amount));
+        if (amount > 0) token.safeTransfer(claims.payeeOf(account), amount);
     }
 
     function gameOf(uint256 id) external view returns (Match memory) {
@@ -287,21 +279,19 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
 
     function _decide(Match storage m, uint256 id, Outcome outcome) internal {
         (m.phase, m.outcome) = (Phase.DECIDED, outcome);
-        emit Decided(id, outcome);
+        _logOf(id, Decided.selector, abi.encode(outcome));
     }
 
     /// @dev Pays, ends what falls with it, or lets the next game begin; and tells the claims
-    /// contract at the very end. Where the holder was slashed otherwise meanwhile nobody loses:
-    /// there is no bond any more that one could still win.
+    /// contract at the very end.
     function _end(uint256 id, Outcome outcome) internal {
         Match storage m = _matches[id];
         Queue storage q = _queues[m.set];
-        if (claims.isSlashed(m.set)) outcome = Outcome.SENT_HOME;
         _close(m, id, outcome);
         q.playing = 0;
         if (outcome == Outcome.CHALLENGER_LOST) {
             uint256 bond = m.bond;
-            owed[claims.payeeOf(m.holder)] += bond / 2;
+            owed[m.holder] += bond / 2;
             owed[BURN] += bond - bond / 2;
             return _beginNext(q);
         }
@@ -309,7 +299,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         owed[m.challenger] += m.bond;
         bytes32 lowest = _lowestPosition(m, q);
         _sendAllHome(q);
-        _tell(id, m.set, lowest, outcome == Outcome.HOLDER_LOST ? m.challenger : address(0));
+        _tell(id, m.set, lowest, m.challenger);
     }
 
     // --- the queue ---
@@ -353,7 +343,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         q.playing = id;
         m.phase = m.isUpdateProof ? Phase.POST_UPDATE_PROOF : Phase.OPEN_STEPS;
         m.since = uint64(block.timestamp);
-        emit Began(id, m.holder);
+        _log(0, abi.encode(Began.selector, id, m.holder), "");
     }
 
     /// @return lowest position of a game and of those that wait behind it
@@ -381,7 +371,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         (m.phase, m.outcome) = (Phase.OVER, outcome);
         openGames[m.position]--;
         openGames[m.set]--;
-        emit Ended(id, outcome);
+        _logOf(id, Ended.selector, abi.encode(outcome));
     }
 
     /// @dev The gas is checked first, so that nobody can end a game and starve what it tells.
@@ -390,7 +380,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         if (gasleft() < needed) revert NotEnoughGas(gasleft(), needed);
         try claims.slash{gas: SLASH_GAS}(set, lowest, challenger) {}
         catch {
-            emit NotTold(id, set);
+            _logOf(id, NotTold.selector, abi.encode(set));
         }
     }
 
@@ -404,6 +394,11 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     function _isBefore(uint256 id, uint256 other) private view returns (bool) {
         (uint256 bond, uint256 otherBond) = (_matches[id].bond, _matches[other].bond);
         return bond == otherBond ? id < other : bond > otherBond;
+    }
+
+    /// @dev An event whose one topic is the game.
+    function _logOf(uint256 id, bytes32 selector, bytes memory data) internal {
+        _log(0, abi.encode(selector, id), data);
     }
 
     function _isHoldersMove(Phase phase) private pure returns (bool) {

@@ -37,20 +37,15 @@ interface IClaims {
 
     /// @notice The holder lost a game: its bond is slashed, a share to the challenger, the rest
     /// burnt, and the pay of `position` (and of whatever else stands on the set and is not final)
-    /// is lost. Only the game calls it, once a set. Of one that was slashed otherwise before, the
-    /// challenger is nobody.
+    /// is lost. Only the game calls it, once a set.
     /// @param position the lowest of the game's and of those that waited behind it: a set's
     /// positions are in the order of rounds
     /// @dev It must do what can still be done and not revert, whatever happened to set or holder
     /// meanwhile. It has 2,000,000 gas; the game goes on without it if it reverts all the same.
     function slash(bytes32 set, bytes32 position, address challenger) external;
 
-    /// @notice Whether the holder has lost its bond: to a game, or otherwise, of which nobody tells
-    /// the game.
-    function isSlashed(bytes32 set) external view returns (bool);
-
-    /// @notice Whom a holder's gain of a game belongs to. It must not revert.
-    function payeeOf(address holder) external view returns (address);
+    /// @notice Where what games owe an account is sent. It must not revert.
+    function payeeOf(address account) external view returns (address);
 }
 
 /// @title What the holder of claims asks the game.

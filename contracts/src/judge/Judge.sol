@@ -48,9 +48,39 @@ contract Judge {
     error NotShown(uint256 offset, uint256 length);
     error WrongRoot(Source source, bytes32 root);
     error NotTheState(bytes32 digest, bytes32 wanted);
+    error WrongLength(uint256 given, uint256 needed);
+    error NotFinite(uint256 step);
 
     constructor(address[] memory families_) {
         families = families_;
+    }
+
+    /// @notice The root over what a holder opens of a segment's steps: whole, and finite.
+    /// @dev Leaf i of the tree is keccak of the state that step i opens with and of what it results
+    /// in.
+    function stepsRoot(bytes32 initialState, bytes32[] calldata states, bytes calldata works, uint256 workBytes)
+        external
+        pure
+        returns (bytes32)
+    {
+        if (works.length != states.length * workBytes) {
+            revert WrongLength(works.length, states.length * workBytes);
+        }
+        bytes32[] memory leaves = new bytes32[](states.length);
+        bytes32 from = initialState;
+        for (uint256 i = 0; i < states.length; i++) {
+            bytes calldata work = works[i * workBytes:(i + 1) * workBytes];
+            if (states[i] == 0) revert NotFinite(i); // what RESULT gives of such a step
+            _requireFinite(work, i);
+            leaves[i] = keccak256(abi.encode(from, Openings.pieceRoot(bytes.concat(states[i], work))));
+            from = states[i];
+        }
+        return Openings.rootOf(leaves);
+    }
+
+    /// @notice The root over the words of a posted leaf.
+    function wordsRoot(bytes calldata leaf) external pure returns (bytes32) {
+        return Openings.wordsRoot(leaf);
     }
 
     /// @notice The element as the program computes it from the inputs. Reverts where they are not opened as it needs them.
@@ -194,6 +224,13 @@ contract Judge {
     function _setLength(bytes[] memory list, uint256 length) private pure {
         assembly ("memory-safe") {
             mstore(list, length)
+        }
+    }
+
+    function _requireFinite(bytes calldata work, uint256 step) private pure {
+        if (uint64(bytes8(work[:8])) >> 52 & 0x7ff == 0x7ff) revert NotFinite(step);
+        for (uint256 i = 8; i < work.length; i += 4) {
+            if (uint32(bytes4(work[i:i + 4])) >> 23 & 0xff == 0xff) revert NotFinite(step);
         }
     }
 }

@@ -63,6 +63,8 @@ struct Windows {
     uint32 open;
     uint32 key;
     uint32 window;
+    uint24 repeatedRound; // whose phases were repeated last, and
+    uint8 repeats; // how often
 }
 
 struct Shape {
@@ -166,6 +168,8 @@ library Packed {
             mstore(add(w, 128), and(shr(128, word), 0xffffffff)) // open
             mstore(add(w, 160), and(shr(160, word), 0xffffffff)) // key
             mstore(add(w, 192), and(shr(192, word), 0xffffffff)) // window
+            mstore(add(w, 224), and(shr(224, word), 0xffffff)) // repeatedRound
+            mstore(add(w, 256), shr(248, word)) // repeats
         }
     }
 

@@ -5,6 +5,7 @@ import {Earned} from "../interfaces/IHooks.sol";
 import {IRoundsEvents} from "../interfaces/IRoundsEvents.sol";
 import {Bits} from "../libraries/Bits.sol";
 import {Draws} from "../libraries/Draws.sol";
+import {EventLog, IEventLog} from "../libraries/EventLog.sol";
 import {Hashing} from "../libraries/Hashing.sol";
 import {Rows} from "../libraries/Rows.sol";
 import {Wired} from "../libraries/Wired.sol";
@@ -14,7 +15,7 @@ import {Head, Packed, Settlement, Shape, Windows} from "./Packed.sol";
 /// @title What a round is made of, how one opens, and how a job waits or ends.
 /// @dev All storage of the rounds contract and of the modules that run in it by delegate call is
 /// declared here, and nowhere else.
-abstract contract RoundsBase is IRoundsEvents, Wired {
+abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
     using Bits for uint256;
     using Packed for Head;
     using Packed for Settlement;
@@ -76,6 +77,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     uint256 internal constant CHECKPOINT_COMMITMENT_BYTES = 64;
     uint256 internal constant MAX_AUDITS = 16;
     uint256 internal constant MAX_STREAK = 3;
+    uint256 internal constant MAX_REPEATS = 3; // of phases of a round, and committee draws whose silence counts for nobody
     bytes32 internal constant NONE = bytes32(uint256(1)); // not zero, since a word that was zero is dearer to write
 
     address public immutable jobs;
@@ -161,7 +163,11 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         (h.phase, h.committeeDraw, h.isSeeded) = (Phase.TRAIN, 0, false);
         h.deadline = uint40(block.timestamp) + h.train;
         j.head.store(h);
-        emit RoundOpened(jobId, h.round, seed, c.seated, c.ready, c.committee, j.model, h.deadline);
+        _logBehind(
+            jobId,
+            abi.encode(RoundOpened.selector, jobId, h.round),
+            abi.encode(seed, c.seated, c.ready, c.committee, j.model, h.deadline)
+        );
     }
 
     /// @dev Who is outbid or leaves goes before who is ready comes: a slot may do both.
@@ -205,14 +211,20 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         (h.phase, h.deadline, h.beacon) = (Phase.WAITING, 0, 0);
         (j.seated, j.waiting) = (0, 0);
         j.head.store(h);
-        emit Waiting(jobId, h.round, missed);
+        _logBehind(jobId, abi.encode(Waiting.selector, jobId, h.round), abi.encode(missed));
     }
 
     function _close(uint256 jobId, Job storage j, Head memory h, JobStatus status) internal {
         (h.phase, h.status, h.deadline) = (Phase.CLOSED, status, 0);
         j.head.store(h);
         j.earned.closedAt = uint64(block.timestamp);
-        emit Closed(jobId, status, h.round, uint64(block.timestamp));
+        _logBehind(jobId, abi.encode(Closed.selector, jobId), abi.encode(status, h.round, uint64(block.timestamp)));
+    }
+
+    /// @dev An event that another one of the members contract, in the same block, would mean
+    /// something else behind than before.
+    function _logBehind(uint256 jobId, bytes memory topics, bytes memory data) internal {
+        _logAfter(jobId, IEventLog(members).logHead(jobId), topics, data);
     }
 
     // --- what more than one part does ---
@@ -226,7 +238,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         j.waiting = committed;
         (h.phase, h.deadline) = (Phase.REVEAL, uint40(block.timestamp) + j.windows.reveal);
         j.head.store(h);
-        emit RevealOpened(jobId, h.round, committed, h.deadline);
+        _logBehind(jobId, abi.encode(RevealOpened.selector, jobId, h.round), abi.encode(committed, h.deadline));
     }
 
     /// @dev By the hash of the block in which MERGE opened: what was done up to it could not suit
@@ -243,8 +255,13 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         if (beacon == 0) return false;
         bytes32 seed = Hashing.auditSeed(_roundId(jobId, h.round), j.reveals, beacon);
         j.auditSeed = seed;
-        emit AuditSeeded(jobId, h.round, seed);
+        _log(jobId, abi.encode(AuditSeeded.selector, jobId, h.round), abi.encode(seed));
         return true;
+    }
+
+    /// @return whether so many of a committee were silent that nobody's silence counts
+    function _isStandstill(uint256 committee, uint256 silent, uint256 committeeDraw) internal pure returns (bool) {
+        return committeeDraw < MAX_REPEATS && 2 * silent.popcount() > committee.popcount();
     }
 
     /// @dev Who missed owes a penalty, and its seat is nobody's.

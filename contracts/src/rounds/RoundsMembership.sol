@@ -45,7 +45,9 @@ contract RoundsMembership is RoundsBase {
             t.auditSeconds,
             t.openSeconds,
             t.keySeconds,
-            t.windowSeconds
+            t.windowSeconds,
+            0,
+            0
         );
         Shape memory s;
         (s.expiry, s.rounds, s.seats, s.minProviders) = (uint40(t.expiry), t.rounds, t.seats, t.minProviders);
@@ -99,7 +101,7 @@ contract RoundsMembership is RoundsBase {
         if (h.phase != Phase.TRAIN || j.waiting & mark == 0) return _nextRound(h);
         (uint256 waiting, uint256 seated) = (j.waiting & ~mark, j.seated & ~mark);
         (j.waiting, j.seated) = (waiting, seated);
-        emit Stopped(jobId, account, seat, h.round, root);
+        _logBehind(jobId, abi.encode(Stopped.selector, jobId, account, seat), abi.encode(h.round, root));
         uint32 round = h.round;
         if (waiting == 0) _endTrain(jobId, j, h, 0);
         return round;
@@ -162,7 +164,7 @@ contract RoundsMembership is RoundsBase {
         (pay, lost) = isPaid ? (pay | mark, lost & ~mark) : (pay & ~mark, lost | mark);
         Rows.set(j.pay, bits, round, pay);
         Rows.set(j.lost, bits, round, lost);
-        emit PayChanged(jobId, round, pay);
+        _log(jobId, abi.encode(PayChanged.selector, jobId, round), abi.encode(pay));
     }
 
     // --- parts ---

@@ -91,7 +91,7 @@ contract RoundsSettlement is RoundsBase {
         }
         signed |= Bits.bit(m.index);
         Rows.set(j.signed, j.shape.slotBits, round, signed);
-        emit Signed(jobId, round, signed);
+        _log(jobId, abi.encode(Signed.selector, jobId, round), abi.encode(signed));
     }
 
     // --- votes ---
@@ -221,7 +221,7 @@ contract RoundsSettlement is RoundsBase {
         if (f.available != f.revealed) Rows.set(j.lost, s.seatBits, h.round, f.revealed & ~f.available);
         if (signers != 0) Rows.set(j.signed, s.slotBits, h.round, signers);
         _noteTimes(j, h, s, f);
-        emit Settled(jobId, h.round, digest, v, f.available, signers, f);
+        _logBehind(jobId, abi.encode(Settled.selector, jobId, h.round), abi.encode(digest, v, f.available, signers, f));
     }
 
     function _recordOf(Job storage j, uint32 round, Count memory c, uint256 excluded)
@@ -239,7 +239,8 @@ contract RoundsSettlement is RoundsBase {
     /// better.
     function _noteSilent(Job storage j, Head memory h, uint256 spoke) private {
         uint256 silent = j.committee & ~spoke;
-        if (silent != 0 && block.timestamp >= _votesEnd(h)) j.absent[h.round] |= silent;
+        if (silent == 0 || block.timestamp < _votesEnd(h)) return;
+        if (!_isStandstill(j.committee, silent, h.committeeDraw)) j.absent[h.round] |= silent;
     }
 
     function _noteTimes(Job storage j, Head memory h, Shape memory s, RoundRecord memory f) private {

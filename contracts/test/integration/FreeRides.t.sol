@@ -65,7 +65,7 @@ contract FreeRidesTest is Network {
         }
         Shown memory s = shownFor(jobId, round, 1, revealOf(jobId, round, 1, 0));
         vm.expectPartialRevert(Audits.NotDrawn.selector);
-        audits.noKey(s);
+        audits.reportMissingKey(s);
     }
 
     function revealOf(uint256 jobId, uint32 round, uint16 seat, uint256 segments) private view returns (Reveal memory) {
@@ -295,11 +295,6 @@ contract FreeRidesTest is Network {
             else vm.expectPartialRevert(Audits.KeyShownAlready.selector);
             audits.reportMissingKey(s);
         }
-        showKey(jobId, round, 0);
-        vm.warp(rounds.timesOf(jobId, round).half);
-        Shown memory saved = shownFor(jobId, round, 0);
-        vm.expectPartialRevert(Audits.KeyShownAlready.selector);
-        audits.noKey(saved);
     }
 
     function test_aKeyThatIsLeakedInTheSettlementsBlockCounts() public allHome onlyTheGuiltyPay {

@@ -47,20 +47,20 @@ contract GasTest is Network {
             play(jobId);
         }
         commitSeat(jobId, 0, revealFor(jobId, 0, 8));
-        atMost(shown("commit"), 43_000, "commit");
+        atMost(shown("commit"), 49_500, "commit");
         commitAll(jobId, 6);
         commitSeat(jobId, 3, revealFor(jobId, 3, 8));
-        atMost(shown("last commit"), 54_000, "last commit");
+        atMost(shown("last commit"), 69_500, "last commit");
         revealSeat(jobId, 0, revealFor(jobId, 0, 8));
-        atMost(shown("reveal"), 68_000, "reveal");
+        atMost(shown("reveal"), 74_500, "reveal");
         revealAll(jobId, 6);
         revealSeat(jobId, 3, revealFor(jobId, 3, 8));
-        atMost(shown("last reveal"), 85_500, "last reveal");
+        atMost(shown("last reveal"), 101_000, "last reveal");
         nextBlock();
         castVote(jobId, 0, 15);
-        atMost(shown("first vote"), 55_000, "first vote");
+        atMost(shown("first vote"), 62_500, "first vote");
         castVote(jobId, 1, 15);
-        atMost(shown("vote"), 40_500, "vote");
+        atMost(shown("vote"), 47_000, "vote");
     }
 
     function test_P41_revealOf64CheckpointCommitments() public {
@@ -80,19 +80,19 @@ contract GasTest is Network {
     }
 
     function test_P41_aRoundOfFour() public {
-        atMost(measure(4, 3, 5_000), 292_000, "a provider's round, all in, at 4/3");
+        atMost(measure(4, 3, 5_000), 345_500, "a provider's round, all in, at 4/3");
     }
 
     function test_P41_aRoundOf16() public {
-        atMost(measure(16, 7, 2_500), 197_000, "a provider's round, all in, at 16/7");
+        atMost(measure(16, 7, 2_500), 227_500, "a provider's round, all in, at 16/7");
     }
 
     function test_P41_aRoundOf64() public {
-        atMost(measure(64, 7, 2_500), 140_500, "a provider's round, all in, at 64/7");
+        atMost(measure(64, 7, 2_500), 156_500, "a provider's round, all in, at 64/7");
     }
 
     function test_P41_aRoundOf256() public {
-        atMost(measure(256, 32, 2_500), 144_500, "a provider's round, all in, at 256/32");
+        atMost(measure(256, 32, 2_500), 159_500, "a provider's round, all in, at 256/32");
     }
 
     function settled(uint16 slots, uint256 highest, string memory what) private {
@@ -106,15 +106,15 @@ contract GasTest is Network {
     }
 
     function test_P41_settlementAt7Members() public {
-        settled(7, 186_000, "settlement at 7 members, all of whom sign");
+        settled(7, 200_500, "settlement at 7 members, all of whom sign");
     }
 
     function test_P41_settlementAt16Members() public {
-        settled(16, 241_000, "settlement at 16 members, all of whom sign");
+        settled(16, 255_500, "settlement at 16 members, all of whom sign");
     }
 
     function test_P41_settlementAt32Members() public {
-        settled(32, 339_000, "settlement at 32 members, all of whom sign");
+        settled(32, 353_500, "settlement at 32 members, all of whom sign");
     }
 
     function test_P41_claimsOfManyInOneTransaction() public {
@@ -128,7 +128,7 @@ contract GasTest is Network {
         }
         vm.warp(rounds.timesOf(jobId, 11).windowEnd);
         jobs.claimMany(duesOf(jobId, 4, 3, 12));
-        atMost(shown("claims of ten rounds, 4 seats and 3 members") / 7, 49_000, "a claim beside six others");
+        atMost(shown("claims of ten rounds, 4 seats and 3 members") / 7, 50_500, "a claim beside six others");
     }
 
     function duesOf(uint256 jobId, uint32 seats, uint32 slots, uint32 to) private pure returns (Due[] memory dues) {
@@ -229,8 +229,6 @@ contract GasTest is Network {
         Shown memory silent = shownFor(jobId, 0, seat + 2);
         audits.reportMissingKey(silent);
         dearest("reportMissingKey of one of 256");
-        audits.noKey(silent);
-        dearest("slash of one of 256 for its key");
     }
 
     /// @dev What all of 32 members said, signed and left undone about 256 seats.
@@ -251,11 +249,23 @@ contract GasTest is Network {
         grantedByAll(jobId);
         lateVotes.equivocated(jobId, 0, 22, record.seed, record.votes, both);
         dearest("two certificates by 32 members");
+        halfOpen(jobId);
         vm.warp(rounds.timesOf(jobId, 0).openEnd);
         for (uint32 id = 1; id < 3; id++) {
             audits.absent(jobId, 0, id, dutiesOf(jobId, 0, uint16(id - 1)).lowest(), record, "");
         }
         dearest("absence of an auditor of 256 seats");
+    }
+
+    /// @dev Or nobody would be absent: it would be the chain that stood still.
+    function halfOpen(uint256 jobId) private {
+        for (uint32 id = 17; id < 33; id++) {
+            auditReportBody(jobId, 0, id, honestBody(jobId, 0, id));
+        }
+        vm.warp(rounds.timesOf(jobId, 0).auditEnd);
+        for (uint32 id = 17; id < 33; id++) {
+            openBody(jobId, 0, id, honestBody(jobId, 0, id));
+        }
     }
 
     /// @return both two certificates, by as many as needed and by all, over votes that have no seat
@@ -393,7 +403,7 @@ contract GasTest is Network {
         jobs.claim(jobId, Role.VERIFIER, 1, 12);
         uint256 member = shown("  claim of ten rounds, member");
         spent = before;
-        atMost(seat, seats < 256 ? 87_500 : 103_000, "claim of ten rounds"); // rows of 256 seats are longer
+        atMost(seat, seats < 256 ? 92_500 : 108_500, "claim of ten rounds"); // rows of 256 seats are longer
         return (seat + member * slots / seats) / 10;
     }
 }
@@ -446,15 +456,15 @@ contract CertificateGasTest is BlsNetwork {
     }
 
     function test_P41_blsSettlementAt7() public {
-        settled(7, 320_000, 371_000, 346_000);
+        settled(7, 339_000, 388_000, 362_000);
     }
 
     function test_P41_blsSettlementAt16() public {
-        settled(16, 333_000, 451_000, 383_000);
+        settled(16, 350_000, 469_000, 399_000);
     }
 
     function test_P41_blsSettlementAt32() public {
-        settled(32, 353_000, 593_000, 446_000);
+        settled(32, 370_000, 611_000, 462_000);
     }
 
     function test_P41_blsKey() public {
@@ -504,24 +514,24 @@ contract ChallengeGasTest is Network {
 
     function test_P41_aChallengeAmongFourSeats() public {
         played(4, 3);
-        challenge(evidenceFor(jobId, 1, 3, 2), 10 ether, 0x100, 440_000, "challenge");
-        challenge(evidenceFor(jobId, 1, 0, 2), 10 ether, 0x200, 412_000, "challenge of who revealed first");
+        challenge(evidenceFor(jobId, 1, 3, 2), 10 ether, 0x100, 464_000, "challenge");
+        challenge(evidenceFor(jobId, 1, 0, 2), 10 ether, 0x200, 419_000, "challenge of who revealed first");
         challenge(
-            evidenceFor(jobId, 1, 2, 0), 10 ether, 0x300, 442_000, "challenge of segment 0, with the round before"
+            evidenceFor(jobId, 1, 2, 0), 10 ether, 0x300, 449_000, "challenge of segment 0, with the round before"
         );
     }
 
     function test_P41_aChallengeThatOutbidsAFullQueue() public {
         played(4, 3);
         for (uint160 i = 0; i < 6; i++) {
-            challenge(evidenceFor(jobId, 1, 3, 2), 10 ether, 0x100 + i, 440_000, "challenge that waits");
+            challenge(evidenceFor(jobId, 1, 3, 2), 10 ether, 0x100 + i, 464_000, "challenge that waits");
         }
-        challenge(evidenceFor(jobId, 1, 3, 2), 11 ether, 0x200, 410_000, "challenge that outbids");
+        challenge(evidenceFor(jobId, 1, 3, 2), 11 ether, 0x200, 417_000, "challenge that outbids");
     }
 
     function test_P41_aChallengeAmong64Seats() public {
         played(64, 7);
-        challenge(evidenceFor(jobId, 1, 0, 2), 10 ether, 0x100, 582_000, "challenge of who revealed first of 64");
+        challenge(evidenceFor(jobId, 1, 0, 2), 10 ether, 0x100, 606_000, "challenge of who revealed first of 64");
     }
 
     function test_P13_aChallengeAmong256Seats() public {

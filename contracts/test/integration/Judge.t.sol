@@ -142,51 +142,6 @@ contract JudgeTest is Network {
         vm.stopPrank();
     }
 
-    /// @return first which is played about a seat, and second which waits behind it, once its
-    /// holder was slashed for want of a key
-    function keyless(uint32 earlier) private returns (uint256 first, uint256 second) {
-        first = challenge(2, uint16(drawnSeat()), 20 ether, OUTSIDER);
-        second = challenge(earlier, uint16(drawnSeat()), 10 ether, address(0xbee));
-        vm.warp(rounds.timesOf(jobId, 2).half);
-        bytes32 set = real.gameOf(first).set;
-        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotSlashed.selector, set));
-        real.endSlashed(set);
-        audits.noKey(shownFor(jobId, 2, uint16(drawnSeat())));
-    }
-
-    /// What a noKey took, a game that ends later does not take again; and nobody loses it.
-    function test_P31_aSecondSlashTakesNothing() public allHome {
-        (uint256 first, uint256 second) = keyless(2);
-        uint256 burnt = stakes.unburnt();
-        uint256 deadline = real.deadlineOf(first);
-        if (deadline > block.timestamp) vm.warp(deadline);
-        real.timeout(first);
-        same(stakes.unburnt(), burnt, "once");
-        same(members.openSlashes(jobId), 1, "one slash");
-        same(uint256(real.gameOf(first).outcome), uint256(Outcome.SENT_HOME), "nobody won it");
-        same(uint256(real.gameOf(second).outcome), uint256(Outcome.SENT_HOME), "nor this one");
-        real.withdraw(OUTSIDER);
-        same(token.balanceOf(OUTSIDER), 20 ether, "the challenger's bond is home");
-    }
-
-    /// Who challenges need not play on against a bond that is gone; what its game held up is lost
-    /// with it.
-    function test_P30_aSlashForWantOfAKeyEndsTheGamesAtOnce() public allHome {
-        (uint256 first, uint256 second) = keyless(1);
-        uint32 id = uint32(drawnSeat()) + 1;
-        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
-        vm.expectPartialRevert(Jobs.NotFinal.selector);
-        jobs.claim(jobId, Role.PROVIDER, id, 2);
-        bytes32 set = real.gameOf(first).set;
-        real.endSlashed(set);
-        same(uint256(real.gameOf(second).outcome), uint256(Outcome.SENT_HOME), "the one that waited");
-        same(real.owed(OUTSIDER), 20 ether, "home");
-        same(real.owed(address(0xbee)), 10 ether, "home");
-        check(members.lostFrom(jobId, Role.PROVIDER, id) <= 1, "from the earliest open game on");
-        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotSlashed.selector, set));
-        real.endSlashed(set);
-    }
-
     /// An honest accuser that a full queue keeps out is not one that dropped its accusation.
     function test_whoFindsTheQueueFullHasPlayed() public allHome {
         bytes memory e = abi.encode(evidenceFor(jobId, 1, 3, 0));

@@ -298,9 +298,8 @@ contract Handler is Network {
         uint16 seat = uint16(who >> 8) % 4;
         Shown memory shown = shownFor(jobId, r, seat);
         vm.prank(OUTSIDER); // whose stake the winner's share is
-        if (how % 4 == 0) audits.reportMissingKey(shown);
-        else if (how % 4 == 1) audits.noKey(shown);
-        else if (how % 4 == 2) audits.absent(jobId, r, id, seat, f, bodies[jobId][r][id]);
+        if (how % 3 == 0) audits.reportMissingKey(shown);
+        else if (how % 3 == 1) audits.absent(jobId, r, id, seat, f, bodies[jobId][r][id]);
         else audits.dropped(jobId, r, id, seat, uint32(seat) + 1, bodies[jobId][r][id]);
     }
 

@@ -84,6 +84,7 @@ contract EventFold is Check {
         if (name == IRoundsEvents.RoundOpened.selector) open(log);
         else if (name == IRoundsEvents.Committed.selector) s.waiting ^= Bits.bit(uint256(log.topics[3]));
         else if (name == IRoundsEvents.Stopped.selector) stop(Bits.bit(uint256(log.topics[3])));
+        else if (name == IRoundsEvents.PhaseRepeated.selector) s.deadline = abi.decode(log.data, (uint64));
         else if (name == IRoundsEvents.RevealOpened.selector) endTrain(log);
         else if (name == IRoundsEvents.Revealed.selector) reveal(log);
         else if (name == IRoundsEvents.MergeOpened.selector) endReveal(log);

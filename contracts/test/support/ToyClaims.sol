@@ -16,7 +16,6 @@ contract ToyClaims is IClaims {
     bytes32[] public told; // sets that was slashed, in order
     bytes32 public lastLowest; // position
     address public lastChallenger;
-    mapping(bytes32 set => bool) public isSlashed; // otherwise than by a game
     address private _payee;
 
     error Closed(bytes32 set);
@@ -40,10 +39,6 @@ contract ToyClaims is IClaims {
         while (mood == Mood.GREEDY) {}
         told.push(set);
         (lastLowest, lastChallenger) = (lowest, challenger);
-    }
-
-    function slashOtherwise(bytes32 set) external {
-        isSlashed[set] = true;
     }
 
     function payTo(address payee) external {

@@ -91,8 +91,7 @@ contract AdminTest is Network {
         vm.expectRevert(Jobs.Paused.selector);
         jobs.create(0, "", t, address(policy), funding);
         play(jobId);
-        vm.warp(rounds.state(jobId).deadline);
-        rounds.advance(jobId);
+        endPhase(jobId);
         for (uint16 seat = 0; seat < 4; seat++) {
             members.penaliseSeat(jobId, seat);
             join(jobId, 10 + seat, seat); // new members come all the same

@@ -49,6 +49,19 @@ contract AuditsTest is Network {
         vm.warp(rounds.timesOf(jobId, 1).openEnd);
     }
 
+    /// @dev Else most auditors are silent, and nobody misses.
+    function othersOpen() internal {
+        for (uint32 id = 1; id <= 3; id++) {
+            if (id == auditor || dutiesOf(jobId, 1, uint16(id - 1)) == 0) continue;
+            bytes memory body = honestBody(jobId, 1, id);
+            auditReportBody(jobId, 1, id, body);
+            uint256 back = block.timestamp;
+            vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+            openBody(jobId, 1, id, body);
+            vm.warp(back);
+        }
+    }
+
     function wrongBody() internal view returns (bytes memory) {
         return abi.encodePacked(uint8(seat), type(uint16).max, keccak256("wrong"));
     }
@@ -244,9 +257,9 @@ contract AuditsTest is Network {
 
     function test_P43_anUnopenedAuditReportIsAMissedDuty() public allHome {
         auditReportBody(jobId, 1, auditor, honestBody(jobId, 1, auditor));
-        vm.warp(rounds.timesOf(jobId, 1).openEnd);
+        othersOpen();
         RoundRecord memory f = record();
-        vm.warp(block.timestamp - 1);
+        vm.warp(rounds.timesOf(jobId, 1).openEnd - 1);
         vm.expectPartialRevert(Audits.NotOpen.selector);
         audits.absent(jobId, 1, auditor, seat, f, "");
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
@@ -512,7 +525,17 @@ contract AuditsTest is Network {
 
     // --- keys ---
 
-    function test_P43_aKeyThatIsNotShownCostsThePayAndThenTheBond() public allHome {
+    /// @dev Else most of the drawn are silent, and nobody misses.
+    function othersShow(uint256 id, uint32 round, uint16 silent) internal {
+        vm.warp(rounds.timesOf(id, round).openEnd);
+        for (uint256 left = drawn(id, round) & ~Bits.bit(silent); left != 0; left &= left - 1) {
+            showKey(id, round, left.lowest());
+        }
+    }
+
+    /// Who sleeps is no cheat: a mismatch is played without its key, which only scores auditors.
+    function test_P43_aKeyThatIsNotShownCostsThePayAndAPenalty() public allHome {
+        othersShow(jobId, 1, seat);
         vm.warp(rounds.timesOf(jobId, 1).keysEnd - 1);
         Shown memory s = shownFor(jobId, 1, seat);
         vm.expectPartialRevert(Audits.NotOpen.selector);
@@ -521,14 +544,48 @@ contract AuditsTest is Network {
         audits.reportMissingKey(s);
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 1);
         check(!pay.has(seat) && lost.has(seat), "the round's pay");
-        same(lockedOf(provider(seat), Role.PROVIDER), BOND - 1 ether, "a missed duty");
+        same(lockedOf(provider(seat), Role.PROVIDER), BOND - 10 ether, "a missed duty");
+        vm.expectRevert(abi.encodeWithSelector(Audits.AlreadyStruck.selector, seat, 1));
+        audits.reportMissingKey(s);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
         vm.expectPartialRevert(Audits.NotOpen.selector);
-        audits.noKey(s);
-        vm.warp(rounds.timesOf(jobId, 1).half);
-        vm.prank(OUTSIDER);
-        audits.noKey(s);
-        same(lockedOf(provider(seat), Role.PROVIDER), 0, "the bond");
-        same(activeOf(OUTSIDER, Role.VERIFIER), 29.7 ether, "the share");
+        audits.reportMissingKey(s);
+        uint32 id = uint32(seat) + 1;
+        check(!members.holderOf(jobId, Role.PROVIDER, id).isSlashed, "and nothing else");
+        same(activeOf(OUTSIDER, Role.VERIFIER), 0, "nobody earns by it");
+    }
+
+    /// However often it was away, and whoever reports it when.
+    function test_P43_whatIsMissedTakesAnEighthOfABondAtMost() public allHome {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.f, t.windowSeconds) = (30, 0, 9_000);
+        jobId = start(t, 4, 3);
+        for (uint256 n = 0; n < 9; n++) {
+            play(jobId);
+        }
+        vm.warp(rounds.timesOf(jobId, 8).openEnd);
+        for (uint32 round = 0; round < 9; round++) {
+            showKey(jobId, round, 1);
+            showKey(jobId, round, 2);
+        }
+        vm.warp(rounds.timesOf(jobId, 8).keysEnd);
+        uint256[9] memory order = [uint256(4), 8, 0, 7, 2, 3, 6, 1, 5];
+        for (uint256 n = 0; n < 9; n++) {
+            audits.reportMissingKey(shownFor(jobId, uint32(order[n]), 0));
+        }
+        same(members.bondOf(jobId, Role.PROVIDER, 1), BOND - BOND / 8, "an eighth");
+    }
+
+    /// The fees of the seat's auditors, whose words its key would have scored.
+    function test_P43_aKeylessSeatPaysWhatItsAuditorsAreOwed() public allHome {
+        Terms memory t = defaultTerms();
+        (t.f, t.dutyFee) = (0, 3 ether);
+        jobId = start(t, 4, 3);
+        play(jobId);
+        othersShow(jobId, 0, 1);
+        vm.warp(rounds.timesOf(jobId, 0).keysEnd);
+        audits.reportMissingKey(shownFor(jobId, 0, 1));
+        same(members.bondOf(jobId, Role.PROVIDER, 2), BOND - 3 ether, "above a first penalty");
     }
 
     function test_P43_anUndrawnSeatOwesNoKey() public allHome {
@@ -536,17 +593,16 @@ contract AuditsTest is Network {
         vm.warp(rounds.timesOf(jobId, 1).half);
         Shown memory s = shownFor(jobId, 1, other);
         vm.expectPartialRevert(Audits.NotDrawn.selector);
-        audits.noKey(s);
+        audits.reportMissingKey(s);
     }
 
-    /// However late it is shown, since it is looked at by whoever asks for the bond.
     function test_P43_aWrongKeyCountsAsNone() public allHome {
+        othersShow(jobId, 1, seat);
         vm.warp(rounds.timesOf(jobId, 1).half);
         showKey(jobId, 1, seat, "not mine");
         Shown memory s = shownFor(jobId, 1, seat);
         audits.reportMissingKey(s);
-        audits.noKey(s);
-        same(lockedOf(provider(seat), Role.PROVIDER), 0, "the bond");
+        same(lockedOf(provider(seat), Role.PROVIDER), BOND - 10 ether, "a missed duty");
     }
 
     /// @return id of another job, in whose round 1 seat 0 has this key, and what it revealed
@@ -591,7 +647,7 @@ contract AuditsTest is Network {
     function test_P43_aKeyOfZeroIsNotShown() public allHome {
         (uint256 id, Reveal memory r) = playedWith(0, false);
         Shown memory s = shownFor(id, 1, 0, r);
-        vm.warp(rounds.timesOf(id, 1).openEnd);
+        othersShow(id, 1, 0);
         vm.prank(provider(0));
         vm.expectRevert(Audits.ZeroKey.selector);
         audits.key(id, 1, 0);
@@ -599,18 +655,25 @@ contract AuditsTest is Network {
         audits.contest(s, 1, "", 0);
         vm.warp(rounds.timesOf(id, 1).half);
         audits.reportMissingKey(s);
-        audits.noKey(s);
-        same(members.bondOf(id, Role.PROVIDER, 1), 0, "the bond");
+        same(members.bondOf(id, Role.PROVIDER, 1), BOND - BOND / 8, "twice the fee, as it is the last round");
     }
 
-    function test_P43_theCommittedKeySavesPayAndBond() public allHome {
-        vm.warp(rounds.timesOf(jobId, 1).half);
+    function test_P43_theCommittedKeyInTimeSavesPayAndBond() public allHome {
+        vm.warp(rounds.timesOf(jobId, 1).keysEnd - 1);
         showKey(jobId, 1, seat);
+        vm.warp(rounds.timesOf(jobId, 1).half);
         Shown memory s = shownFor(jobId, 1, seat);
         vm.expectPartialRevert(Audits.KeyShownAlready.selector);
         audits.reportMissingKey(s);
-        vm.expectPartialRevert(Audits.KeyShownAlready.selector);
-        audits.noKey(s);
+    }
+
+    /// It follows from when it was shown, not from who reports it first; it still scores auditors.
+    function test_P43_aLateKeyGivesNothingBack() public allHome {
+        othersShow(jobId, 1, seat);
+        vm.warp(rounds.timesOf(jobId, 1).keysEnd);
+        showKey(jobId, 1, seat);
+        audits.reportMissingKey(shownFor(jobId, 1, seat));
+        same(lockedOf(provider(seat), Role.PROVIDER), BOND - 10 ether, "a missed duty");
     }
 
     function test_P43_whoeverIsToldAKeyTakesHalfOfThePay() public allHome {

@@ -106,8 +106,7 @@ contract CommitteesTest is Network {
     function test_P23_anotherOneWhileTheJobWaitsIsAnotherCommittee() public allHome {
         settlesTwice();
         address[] memory before = own();
-        vm.warp(rounds.state(jobId).deadline); // nobody has committed
-        rounds.advance(jobId);
+        endPhase(jobId); // nobody has committed
         inPhase(jobId, Phase.WAITING);
         for (uint16 seat = 0; seat < 4; seat++) {
             members.penaliseSeat(jobId, seat);

@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {Claim} from "../../src/judge/IClaims.sol";
 import {Game, Part} from "../../src/judge/Game.sol";
+import {Judge} from "../../src/judge/Judge.sol";
 import {GameQueue, Outcome, Phase} from "../../src/judge/GameQueue.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {Wired} from "../../src/libraries/Wired.sol";
@@ -118,7 +119,7 @@ contract GamesTest is Table {
             c.workTag = keccak256(norms[i]);
             uint256 id = challengeBy(CHALLENGER, c, BOND);
             vm.prank(HOLDER);
-            vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, 0));
+            vm.expectRevert(abi.encodeWithSelector(Judge.NotFinite.selector, 0));
             game.openSteps(id, c, part(0), list(c.closing), norms[i]);
             stall(id);
             isOver(id, Outcome.HOLDER_LOST);
@@ -143,7 +144,7 @@ contract GamesTest is Table {
         c.workTag = keccak256(works);
         uint256 id = challengeBy(CHALLENGER, c, BOND);
         vm.prank(HOLDER);
-        if (isRefused) vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, 0));
+        if (isRefused) vm.expectRevert(abi.encodeWithSelector(Judge.NotFinite.selector, 0));
         game.openSteps(id, c, Part(h, 0, 1, new bytes32[](0)), list(c.closing), works);
     }
 
@@ -164,7 +165,7 @@ contract GamesTest is Table {
             (c.closing, c.workTag) = (states[1], keccak256(works));
             uint256 id = challengeBy(CHALLENGER, c, BOND);
             vm.prank(HOLDER);
-            vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, zero));
+            vm.expectRevert(abi.encodeWithSelector(Judge.NotFinite.selector, zero));
             game.openSteps(id, c, p, states, works);
             stall(id);
             isOver(id, Outcome.HOLDER_LOST);
@@ -439,16 +440,6 @@ contract GamesTest is Table {
         game.challenge(abi.encode(c), BOND);
     }
 
-    function test_P64_nobodyEndsTheGamesOfWhoIsNotSlashed() public {
-        Claim memory c = claimOf(HOLDER, 1);
-        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotSlashed.selector, c.set));
-        game.endSlashed(c.set);
-        uint256 id = challengeBy(CHALLENGER, c, BOND);
-        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotSlashed.selector, c.set));
-        game.endSlashed(c.set);
-        same(uint256(phaseOf(id)), uint256(Phase.OPEN_STEPS), "it goes on");
-    }
-
     function test_P64_theSameClaimTwiceIsTwoGames() public {
         Claim memory c = claimOf(HOLDER, 1);
         uint256 first = challengeBy(CHALLENGER, c, BOND);
@@ -573,19 +564,20 @@ contract GamesTest is Table {
         same(claims.toldCount(), 1, "told");
     }
 
-    /// What a holder gains by a game goes where its pay goes; a challenger's bond goes back where
-    /// it came from.
-    function test_P45_aHoldersGainIsItsPayees() public {
+    /// What games owe an account goes where its pay goes, whoever its payee is by then.
+    function test_P45_whatGamesOweIsThePayees() public {
         address payee = address(0xc01d);
         claims.payTo(payee);
         uint256 id = begun(1);
         playNext(id, claimOf(HOLDER, 1), result(false), 0);
         stall(id);
-        same(game.owed(payee), BOND / 2, "half");
-        same(game.owed(HOLDER), 0, "not the key that works");
+        same(game.owed(HOLDER), BOND / 2, "half");
+        game.withdraw(HOLDER);
+        same(token.balanceOf(payee), BOND / 2, "not to the key that works");
         uint256 other = begun(2);
         stall(other);
-        same(game.owed(CHALLENGER), BOND, "its own bond");
+        game.withdraw(CHALLENGER);
+        same(token.balanceOf(payee), BOND / 2 + BOND, "and the challenger's bond");
     }
 
     function test_P65_whatIsOwedIsPulledOnce() public {
@@ -641,6 +633,9 @@ contract GamesTest is Table {
         vm.expectPartialRevert(BlacklistToken.Refused.selector);
         table.withdraw(address(this));
         same(table.owed(address(this)), BOND, "still owed");
+        claims.payTo(address(0xc01d));
+        table.withdraw(address(this));
+        same(black.balanceOf(address(0xc01d)), BOND, "another payee has it");
     }
 
     function test_P65_aTokenThatCallsBackGetsNowhere() public {

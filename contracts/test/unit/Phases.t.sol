@@ -177,8 +177,7 @@ contract PhasesTest is Network {
 
     function test_P18_everybodyOfflineForThreeWindowsAndBack() public allHome {
         for (uint256 i = 0; i < 3; i++) {
-            vm.warp(rounds.state(jobId).deadline + 10_000);
-            rounds.advance(jobId);
+            endPhase(jobId);
             for (uint16 seat = 0; seat < 4; seat++) {
                 members.penaliseSeat(jobId, seat);
                 members.release(jobId, Role.PROVIDER, uint32(4 * i + seat + 1));
@@ -348,8 +347,7 @@ contract PhasesTest is Network {
         vm.prank(provider(20));
         members.leaveSeat(id);
         shortRound(id);
-        vm.warp(rounds.state(id).deadline);
-        rounds.advance(id); // nobody committed: the round is void, and opens again with others
+        endPhase(id); // nobody committed: the round is void, and opens again with others
         for (uint16 seat = 1; seat < 4; seat++) {
             members.penaliseSeat(id, seat);
         }
@@ -609,14 +607,15 @@ contract PhasesTest is Network {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
         castVote(jobId, 0, 15);
+        castVote(jobId, 1, 15);
         nextCommittee(jobId);
         same(rounds.state(jobId).committeeDraw, 1, "the next committee draw");
-        same(rounds.absentOf(jobId, 0), 6, "the silent");
+        same(rounds.absentOf(jobId, 0), 4, "the silent");
         sayAll(jobId, 15);
         nextBlock();
         settle(jobId);
-        members.penaliseMember(jobId, 0, 2);
-        same(lockedOf(verifier(1), Role.VERIFIER), BOND - 1 ether, "cut");
+        members.penaliseMember(jobId, 0, 3);
+        same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
         vm.expectPartialRevert(Members.NotAbsent.selector);
         members.penaliseMember(jobId, 0, 1);
     }
@@ -733,8 +732,7 @@ contract PhasesTest is Network {
     /// @dev Otherwise a seat taken while a void round ran would count in its second opening, and
     /// nothing it said could be shown.
     function voidsForNobodyCommits() private {
-        vm.warp(rounds.state(jobId).deadline);
-        rounds.advance(jobId);
+        endPhase(jobId);
         inPhase(jobId, Phase.WAITING);
     }
 
@@ -876,8 +874,7 @@ contract PhasesTest is Network {
         vm.prank(verifier(0));
         members.leavePool(jobId);
         enrol(jobId, 3, 0);
-        vm.warp(rounds.state(jobId).deadline);
-        rounds.advance(jobId);
+        endPhase(jobId);
         RoundState memory s = rounds.state(jobId);
         check(s.phase == Phase.WAITING && s.round == 0 && s.ready == 7, "waits with its pool");
         join(jobId, 5, 5);

@@ -55,11 +55,13 @@ class AccountCalls(CallBuilder):
         return self.build("claimMany", dues, contract="Jobs", permissionless=True)
 
     def claim_credit(self, job_id: JobId, account: Address) -> Call:
-        """Anyone: pays an account's payee what it got by contests or by showing a key."""
+        """Anyone: pays an account's payee what it got by contests or by showing a key; what it
+        cannot be sent waits for `collect`.
+        """
         return self.build("claimCredit", job_id, account, contract="Jobs", permissionless=True)
 
     def collect(self, account: Address) -> Call:
-        """Anyone: sends an account's payee what could not be sent when it was claimed."""
+        """Anyone: sends an account's payee what could not be sent when it was due."""
         return self.build("collect", account, contract="Jobs", permissionless=True)
 
     def burn(self, job_id: JobId, to: RoundIndex) -> Call:
@@ -69,8 +71,8 @@ class AccountCalls(CallBuilder):
         return self.build("burn", job_id, to, contract="Jobs", permissionless=True)
 
     def refund(self, job_id: JobId) -> Call:
-        """Anyone: sends the submitter what can no longer be earned; after the claim deadline all
-        that is left.
+        """Anyone: sends the submitter's payee what can no longer be earned; after the claim
+        deadline all that is left. What it cannot be sent waits for `collect`.
         """
         return self.build("refund", job_id, contract="Jobs", permissionless=True)
 
@@ -137,14 +139,8 @@ class AccountCalls(CallBuilder):
         """
         return self.build("conclude", id, contract="Game", permissionless=True)
 
-    def end_slashed(self, set: Digest) -> Call:
-        """Ends the games about a holder that was slashed otherwise than by one of them: every bond
-        goes home. Anyone may call.
-        """
-        return self.build("endSlashed", set, contract="Game", permissionless=True)
-
     def game_withdraw(self, account: Address) -> Call:
-        """Sends what an account is owed to it. Anyone may call."""
+        """Sends what an account is owed to its payee. Anyone may call."""
         return self.build("withdraw", account, contract="Game", permissionless=True)
 
     # Config

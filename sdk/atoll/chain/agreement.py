@@ -1,8 +1,8 @@
 """What so many endpoints say alike, where none of them alone is to be believed.
 
 Rule of this file: an answer counts for what it is as a whole. A block is given alike by those who
-give the same hash, parent, time, bloom and transactions of it: who gives the right hash and a bloom
-of its own says something else than the others, as one does who names another block.
+give the same hash, parent, time and transactions of it: who gives the right hash and no
+transactions says something else than the others, as one does who names another block.
 
 No more are asked than it takes, the preferred ones first. One that has nothing, differs or takes
 long costs one more question, to the next; the latter two are asked last for a while then. So no

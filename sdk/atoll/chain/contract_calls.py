@@ -115,9 +115,6 @@ class SettledCalls:
     def report_missing_key(self, seat: SeatIndex) -> Call:
         return self._calls.report_missing_key(shown(self._settled, seat))
 
-    def no_key(self, seat: SeatIndex) -> Call:
-        return self._calls.no_key(shown(self._settled, seat))
-
     def absent(self, id: HolderId, seat: SeatIndex) -> Call:
         """The auditor said nothing about a drawn seat of its own."""
         return self._calls.absent(

@@ -108,7 +108,7 @@ def stake_of(account: Address, role: Role) -> View[Stake]:
 
 
 def owed(account: Address) -> View[int]:
-    """Wei that `withdraw` sends to the account."""
+    """Wei that `withdraw` sends to the account's payee."""
     return View("Game", "owed", (account,), int)
 
 

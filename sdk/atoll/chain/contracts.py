@@ -65,8 +65,7 @@ class AtollChain:
         self.deployment = deployment
         self.calls = Calls(deployment)
         self.provider = FailoverProvider(urls, deployment.chain_id)
-        watched = [a for name, a in deployment.addresses.items() if name != "AtollToken"]
-        self.events = LogReader(self.provider, watched, agreement)
+        self.events = LogReader(self.provider, deployment.addresses, agreement)
         self.genesis = b""
 
     @classmethod
@@ -123,10 +122,10 @@ class AtollChain:
         Raises:
             RpcUnavailable: among others where the chain turned while it was read.
         """
-        found = await self.events.read(first, last, None)
+        found = await self.events.proven(first, last)
         if found is None:
             raise RpcUnavailable(f"the chain turned while blocks {first} to {last} were read")
-        return found[1]
+        return list(found.logs)
 
     async def nonce(self, account: Address, block: str = LATEST) -> int:
         """How many transactions of the account are in blocks up to that one.

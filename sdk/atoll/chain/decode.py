@@ -27,7 +27,11 @@ Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class RawLog:
-    """One log as a node gives it; `transaction` is the hash of the one that wrote it."""
+    """One log as a node gives it; `transaction` is the hash of the one that wrote it.
+
+    Attributes:
+        timestamp: of its block; None where the node does not say it.
+    """
 
     address: Address
     topics: tuple[bytes, ...]
@@ -36,6 +40,7 @@ class RawLog:
     block_hash: bytes
     index: int
     transaction: bytes = b""
+    timestamp: int | None = dataclasses.field(default=None, compare=False)
 
 
 def decode_log(log: RawLog) -> ContractEvent | None:

@@ -1,15 +1,19 @@
 """The contracts' events in chain order, once each, confirmed; and a rewind when the chain turns.
 
-Rule of this file: nothing is handed out before it is on disk, and what is on disk is what one
-unbroken chain said up to one block, whose hash is remembered; only `ahead` tells what may still be
-taken back, to whoever begins work by it and signs nothing. What strangers wrote is data: a log
-that does not decode is kept, counted and passed over, and the index goes on behind it.
+Rule of this file: nothing is handed out before it is on disk and held against the state of a block
+whose hash is remembered (`atoll.chain.log_witness`); only `ahead` tells what may still be taken
+back, to whoever begins work by it and signs nothing. What strangers wrote is data: a log that does
+not decode is kept, counted and passed over, and the index goes on behind it.
+
+The state is asked behind each look that brought logs, and once a minute: an endpoint that hides all
+of them is noticed by then. Blocks that brought none were given to nobody, so that what it hid comes
+in order.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,32 +23,20 @@ from pathlib import Path
 import structlog
 
 from atoll.chain.contracts import AtollChain
-from atoll.chain.database import Database
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.indexed import Indexed
+from atoll.chain.log_store import LogStore, block_of
+from atoll.chain.log_witness import StateWitness
+from atoll.chain.logs import ChainTurned
 from atoll.errors import ConfigError, RpcUnavailable, UndecodableLog
-from atoll.protocol.types import Address, BlockRef, Digest
+from atoll.protocol.types import BlockRef
 
 log = structlog.get_logger("atoll.chain.index")
 
 MAX_RANGE = 2_000
 """Blocks asked for at once; public endpoints refuse much more."""
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (chain_id INTEGER NOT NULL, rounds TEXT NOT NULL,
-    from_block INTEGER NOT NULL, genesis BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS read_blocks (number INTEGER PRIMARY KEY, hash BLOB NOT NULL,
-    timestamp INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS read_logs (block INTEGER NOT NULL REFERENCES read_blocks (number)
-    ON DELETE CASCADE, log_index INTEGER NOT NULL, address TEXT NOT NULL, topics BLOB NOT NULL,
-    data BLOB NOT NULL, tx BLOB NOT NULL, PRIMARY KEY (block, log_index)) WITHOUT ROWID;
-"""
-PAGE = 256
-"""Logs that are read from disk at once."""
-NEXT_LOGS = """
-SELECT l.address, l.topics, l.data, l.log_index, l.tx, b.number, b.hash, b.timestamp
-FROM read_logs l JOIN read_blocks b ON b.number = l.block
-WHERE (l.block, l.log_index) > (?, ?) ORDER BY l.block, l.log_index LIMIT ?
-"""
+CHECK_SECONDS = 60.0
+"""So often the state is asked where no log was heard of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +68,18 @@ class History:
     can do so between two.
     """
 
-    def __init__(self, db: Database, indexed: Callable[[RawLog, BlockRef], list[Indexed]]) -> None:
-        self._db, self._indexed = db, indexed
+    def __init__(
+        self, store: LogStore, indexed: Callable[[RawLog], list[Indexed]], after: int = -1
+    ) -> None:
+        self._store, self._indexed, self._after = store, indexed, after
 
     def __iter__(self) -> Iterator[Indexed]:
         return joined.from_iterable(self.pages())
 
     def pages(self) -> Iterator[Iterator[Indexed]]:
         """The same, of so many logs at once, whether they are events or not."""
-        last = (-1, -1)
-        while rows := self._db.rows(NEXT_LOGS, (*last, PAGE)):
-            yield joined.from_iterable(map(self._of_row, rows))
-            last = (rows[-1]["number"], rows[-1]["log_index"])
-
-    def _of_row(self, row: sqlite3.Row) -> list[Indexed]:
-        address, topics, data, index, tx, number, hash_, timestamp = row
-        words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
-        raw = RawLog(Address(address), words, data, number, hash_, index, tx)
-        return self._indexed(raw, BlockRef(number, Digest(hash_), timestamp))
+        for page in self._store.pages(self._after, self._store.checked):
+            yield joined.from_iterable(map(self._indexed, page))
 
 
 class EventIndex:
@@ -130,27 +116,27 @@ class EventIndex:
         self._has_recalled = False
         self._range = MAX_RANGE
         self._undecodable: set[tuple[bytes, int]] = set()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # What a power cut may take from it, the chain can say again.
-        self._db = Database(path, SCHEMA, synchronous="NORMAL")
+        self._store = LogStore(path, chain.events.behind)
         self._claim(path)
-        self._prune()
+        self._store.open()
+        self._confirmed = self._store.tip()
+        self._store.prune(self.confirmed - MAX_RANGE)
+        self._witness = StateWitness(chain.events, self._store, self._from_block)
+        self._looked_at: float | None = None
 
     def close(self) -> None:
         """Lets go of the file."""
-        self._db.close()
+        self._store.db.close()
 
     @property
     def confirmed(self) -> int:
         """Height up to which the index knows everything."""
-        tip = self._tip()
-        return tip.number if tip is not None else self._from_block - 1
+        return self._from_block - 1 if self._confirmed is None else self._confirmed.number
 
     @property
     def confirmed_at(self) -> int:
         """Unix seconds of the block at that height; 0 before any."""
-        tip = self._tip()
-        return tip.timestamp if tip is not None else 0
+        return 0 if self._confirmed is None else self._confirmed.timestamp
 
     @property
     def undecodable(self) -> int:
@@ -172,7 +158,7 @@ class EventIndex:
 
     def history(self) -> History:
         """Every event given so far that no reorg took back, in chain order."""
-        return History(self._db, self._indexed)
+        return History(self._store, self._indexed)
 
     async def poll(self) -> list[Change]:
         """What is new: on the first call everything on disk, too. Never waits for a block.
@@ -208,20 +194,50 @@ class EventIndex:
         if not await self._rewind(head):
             return False
         last = head.number - self._confirmations
-        while self.confirmed < last:
-            first = self.confirmed + 1
+        while (first := self._behind_tip()) <= last:
             try:
-                batch = await self._scan(first, min(last, first + self._range - 1))
+                is_read = await self._scan(first, min(last, first + self._range - 1))
             except RpcUnavailable:
                 self._range = max(1, self._range // 2)  # it may have been too much for one answer
                 raise
             self._range = min(MAX_RANGE, self._range * 2)
-            if batch is None:
+            if not is_read:
                 return False
-            self._untold += batch
+        if not await self._check():
+            return False
         if self._looks_ahead:
             await self._look_ahead(head.number)
         return True
+
+    def _behind_tip(self) -> int:
+        tip = self._store.tip()
+        return self._from_block if tip is None else tip.number + 1
+
+    async def _check(self) -> bool:
+        """Holds what was read against the state, where it is time to, and tells what is new.
+
+        False where even what was told is void, or the chain turned.
+        """
+        tip, now, before = self._store.tip(), time.monotonic(), self._store.checked
+        is_due = self._looked_at is None or now - self._looked_at >= CHECK_SECONDS
+        if tip is not None and (is_due or self._store.has_unchecked()):
+            try:
+                back = await self._witness.settle(tip)
+            except ChainTurned:
+                return False
+            if back is not None:
+                self._void(back)
+                return False
+            self._looked_at = now
+            self._untold += History(self._store, self._indexed, before)
+        self._confirmed = tip
+        return True
+
+    def _void(self, to_block: int) -> None:
+        """Nothing behind that height stands any more."""
+        self._store.drop_after(to_block)
+        self._confirmed = self._store.tip()
+        self._untold.append(Rewound(to_block))
 
     async def _look_ahead(self, last: int) -> None:
         """Reads on to the newest block.
@@ -229,18 +245,14 @@ class EventIndex:
         An endpoint that has not got that far holds nothing up: what was read before stays, until
         it is confirmed or the next block is read.
         """
-        tip = self._tip()
+        tip = self._store.tip()
         self._ahead = [item for item in self._ahead if item.block.number > self.confirmed]
         if tip is None or not tip.number < last <= tip.number + MAX_RANGE:
             return
         with suppress(RpcUnavailable):
             found = await self._chain.events.read(tip.number + 1, last, tip.hash)
-            if found is None:  # the chain turned while it was read
-                return
-            headers, logs = found
-            blocks = {item.ref.number: item.ref for item in headers}
-            told = (self._indexed(raw, blocks[raw.block_number]) for raw in logs)
-            self._ahead = [item for items in told for item in items]
+            if found is not None:  # else the chain turned while it was read
+                self._ahead = [item for raw in found.logs for item in self._indexed(raw)]
 
     async def _rewind(self, head: BlockRef) -> bool:
         """Forgets blocks in whose place the chain has others; False where it ends below the last.
@@ -248,18 +260,17 @@ class EventIndex:
         That it is shorter says nothing: so it is told by an endpoint that lags. A chain that turned
         has another block at a height that was read, at the latest when it is as long again.
         """
-        tip = self._tip()
-        kept = newest = self._tip(below=head.number + 1)
+        tip = self._store.tip()
+        kept = newest = self._store.tip(below=head.number + 1)
         while kept is not None and not (stands := await self._stands(kept)):
             if stands is None:
                 return False
-            kept = self._tip(below=kept.number)
+            kept = self._store.tip(below=kept.number)
         if kept == newest:
             return newest == tip
         to_block = kept.number if kept is not None else self._from_block - 1
         log.info("the chain turned", to_block=to_block, from_block=self.confirmed)
-        self._db.execute("DELETE FROM read_blocks WHERE number > ?", (to_block,))
-        self._untold.append(Rewound(to_block))
+        self._void(to_block)
         return True
 
     async def _stands(self, block: BlockRef) -> bool | None:
@@ -267,76 +278,46 @@ class EventIndex:
         found = await self._chain.block(block.number)
         return None if found is None else found == block
 
-    async def _scan(self, first: int, last: int) -> list[Indexed] | None:
-        """Stores and returns the events of a range; None where the chain turned while being read.
+    async def _scan(self, first: int, last: int) -> bool:
+        """Stores the logs of a range; False where the chain turned while being read.
 
-        The range has to stand on the tip, header by header: a turn below it since `_rewind` would
-        leave lost events for ever, since `_rewind` starts from the tip.
+        The range has to stand on the tip: a turn below it since `_rewind` would leave lost events
+        for ever, since `_rewind` starts from the tip.
         """
-        tip = self._tip()
+        tip = self._store.tip()
         found = await self._chain.events.read(first, last, None if tip is None else tip.hash)
         if found is None:
-            return None
-        headers, logs = found
-        kept = {raw.block_number for raw in logs} | {last}
-        blocks = {item.ref.number: item.ref for item in headers if item.ref.number in kept}
-        self._save(blocks, logs)
-        return [item for raw in logs for item in self._indexed(raw, blocks[raw.block_number])]
+            return False
+        self._store.add(found.last, found.logs)
+        return True
 
-    def _indexed(self, raw: RawLog, block: BlockRef) -> list[Indexed]:
+    def _indexed(self, raw: RawLog) -> list[Indexed]:
         """The log's event; nothing for a log that is none."""
         try:
             event = decode_log(raw)
         except UndecodableLog as error:
-            place = (bytes(block.hash), raw.index)
+            place = (raw.block_hash, raw.index)
             if place not in self._undecodable:
                 self._undecodable.add(place)
-                at = {"block": block.number, "log_index": raw.index}
+                at = {"block": raw.block_number, "log_index": raw.index}
                 log.warning("a log does not decode and is passed over", **at, cause=str(error))
             return []
+        block = block_of(raw)
         return [] if event is None else [Indexed(event, block, raw.index, raw.transaction)]
-
-    def _save(self, blocks: dict[int, BlockRef], logs: list[RawLog]) -> None:
-        with self._db.transaction():
-            self._db.executemany(
-                "INSERT INTO read_blocks VALUES (?, ?, ?)",
-                [(block.number, block.hash, block.timestamp) for block in blocks.values()],
-            )
-            self._db.executemany(
-                "INSERT INTO read_logs VALUES (?, ?, ?, ?, ?, ?)",
-                [
-                    (r.block_number, r.index, r.address, b"".join(r.topics), r.data, r.transaction)
-                    for r in logs
-                ],
-            )
-
-    def _prune(self) -> None:
-        """Old blocks without events serve no rewind that a rescan would not serve as well."""
-        self._db.execute(
-            "DELETE FROM read_blocks WHERE number < ?"
-            " AND number NOT IN (SELECT block FROM read_logs)",
-            (self.confirmed - MAX_RANGE,),
-        )
-
-    def _tip(self, below: int = 1 << 62) -> BlockRef | None:
-        row = self._db.execute(
-            "SELECT number, hash, timestamp FROM read_blocks WHERE number < ?"
-            " ORDER BY number DESC LIMIT 1",
-            (below,),
-        ).fetchone()
-        return BlockRef(row[0], Digest(row[1]), row[2]) if row else None
 
     def _claim(self, path: Path) -> None:
         chain, deployment = self._chain, self._chain.deployment
         mine = (deployment.chain_id, deployment.addresses["Rounds"], self._from_block)
-        row = self._db.execute("SELECT chain_id, rounds, from_block, genesis FROM meta").fetchone()
+        row = self._store.db.execute(
+            "SELECT chain_id, rounds, from_block, genesis FROM meta"
+        ).fetchone()
         if row is None:
-            self._db.execute("INSERT INTO meta VALUES (?, ?, ?, ?)", (*mine, chain.genesis))
+            self._store.db.execute("INSERT INTO meta VALUES (?, ?, ?, ?)", (*mine, chain.genesis))
             return
         held, genesis = (row[0], row[1], row[2]), row["genesis"]
         is_another_chain = len({genesis, chain.genesis} - {b""}) > 1
         if held != mine or is_another_chain:
-            self._db.close()
+            self._store.db.close()
             raise ConfigError(
                 f"{path} holds the events of {_named(*held, genesis)}, "
                 f"not those of {_named(*mine, chain.genesis)}",

@@ -1,447 +1,368 @@
-"""The logs of a range of blocks, known to be all there are.
+"""The logs of a range of blocks, and the words of state that they are held against.
 
 `eth_getLogs` reads an index beside the chain, which lags behind blocks, is rebuilt, and answers
-`[]` for what it does not have: an answer that nothing tells from "nothing happened". So it is held
-against what cannot lag, the blocks themselves:
+`[]` for what it does not have: an answer that nothing tells from "nothing happened". What cannot
+lag is the state of a block, and there each of our contracts keeps a count and a hash of its logs
+(`atoll.chain.log_heads`). So:
 
-1. Every header of the range is read; each names the one before it, the first the block that the
-   caller stands on. So the range is one piece of one chain.
-2. A header's bloom has three bits for the address and three for each topic of every log (Yellow
-   Paper 4.4.3). Where the bits of our contracts and events are missing, the block has none of our
-   logs: proven. That is nearly every block, and nobody is asked for its logs. A bloom of no bit at
-   all beside transactions proves nothing: some chains leave it empty.
-3. A block that has our logs, or whose bloom says that it may (other logs can set the same bits),
-   needs a second witness: another endpoint that gives the same logs for all that was asked, or the
-   block's receipts, one for each transaction of its header, whose logs set every bit of its bloom.
-   Receipts decide. A bloom that was only alike is settled by them like any other, so that it costs
-   a question and never holds the index up. That two endpoints have nothing of a block is no
-   witness where its bloom speaks of us: indexes lag together.
+1. A range costs one question, to two endpoints where there are two, however much strangers write
+   into its blocks. What one has and the other lacks is taken: the state decides.
+2. One question at the hash of a block (EIP-1898) gives the words of all logs that are asked for.
+   `atoll.chain.index` compares them with its fold.
+3. Only where they differ a block's receipts are read, of the first block that differs.
 
-Receipts that leave something out are no answer: the next endpoint is asked, and if none has them,
-`RpcUnavailable` says so and the caller waits. Transactions of the chain itself may have none: where
-the others set every bit of the bloom, nothing is excluded. Where no endpoint serves `eth_getLogs`,
-receipts alone tell.
-
-What came of a range that could not be read to its end is kept, and asked for no second time. Of
-logs no more blocks are asked for at once than were answered before.
-
-All of this finds what an endpoint fails to say, not what it makes up. Headers can have blooms of
-their own behind true hashes; receipts can have logs of strangers, made up to set the bits of one
-that is excluded, and need none where other logs of ours set the same. So where an agreement of n
-is asked for, n endpoints have to give alike every header of the range, with its bloom and its
-transactions, the logs that two have to give else, and what is ours in a block's receipts
-(`atoll.chain.agreement`). Fewer than n liars hide nothing then, and make nothing up. Who must not
-trust any asks a node of his own.
+Where an agreement of n is asked for, n endpoints have to give a block and its words alike; logs and
+receipts are held against these, so that nobody has to agree on them. Fewer than n liars hide
+nothing then, and make nothing up. Where one is asked, it is noticed what it hides or loses, and not
+what it makes up in a state of its own. Who must not trust any asks a node of his own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import structlog
-from eth_utils.crypto import keccak
+from eth_abi.abi import decode as abi_decode
+from eth_abi.abi import encode as abi_encode
 
-from atoll.chain.agreement import Agreement
+from atoll.chain.abi import registry
 from atoll.chain.decode import RawLog, event_topics
-from atoll.chain.lagging import HeadGrowth, pass_over_lagging
-from atoll.chain.replies import Read
+from atoll.chain.headers import HeaderReader
+from atoll.chain.log_heads import (
+    EMPTY,
+    NO_JOB,
+    HeadFold,
+    Heads,
+    LogKey,
+    behind_of,
+    emitters,
+    key_of,
+)
 from atoll.chain.response_checks import (
     BlockHeader,
     TxReceipt,
     block_receipts,
-    header,
-    header_at,
+    data,
     mined_receipt,
-    optional,
     raw_logs,
 )
 from atoll.chain.rpc import FailoverProvider, TooMuchAsked
+from atoll.chain.verdicts import RpcRefused
 from atoll.errors import RpcUnavailable
-from atoll.protocol.types import Address, Digest
+from atoll.protocol.types import Address, BlockRef, Digest
 
 log = structlog.get_logger("atoll.chain.logs")
 
 T = TypeVar("T")
 U = TypeVar("U")
-PARALLEL = 16
+PARALLEL: Final = 16
 """Questions about single blocks that are asked at once."""
-WITNESSES = 4
-"""Receipts of whole blocks that are asked for at once: those of a full one take memory until they
-are read.
+WITNESSES: Final = 2
+"""Endpoints that are asked for the same logs, where there are so many."""
+FEW_BLOCKS: Final = 32
+"""Of so few, a range that no endpoint gives the logs of goes to receipts; of more, the caller asks
+for fewer first.
 """
-MOST_KEPT = 4096
-"""Headers of ranges that could not be read to their end."""
-KEPT_HEADERS = 64
-"""Of blocks seen as the newest: the confirmations of most chains, and the polls between."""
-LOOKS = 3
-"""How often one block is asked for: behind one URL may stand nodes that are not equally far."""
+JOBS_AT_ONCE: Final = 128
+"""Whose words are asked for in one question."""
 
 
-def bloom_of(items: Iterable[bytes]) -> int:
-    """The 2048 bits that logs with these addresses and topics set (Yellow Paper 4.4.3)."""
-    bloom = 0
-    for item in set(items):
-        bloom |= _bits_of(item)
-    return bloom
+class ChainTurned(RpcUnavailable):
+    """A block that was looked at is not the chain's any more."""
 
 
-def _bits_of(item: bytes) -> int:
-    digest = keccak(item)
-    places = (int.from_bytes(digest[at : at + 2], "big") & 0x7FF for at in (0, 2, 4))
-    bits = 0
-    for place in places:
-        bits |= 1 << place
-    return bits
-
-
-class Ask(Protocol):
-    """Asks for one thing: any endpoint, or one of them. Raises RpcUnavailable."""
-
-    async def __call__(self, method: str, params: Sequence[Any], read: Read[T]) -> T: ...
-
-
-class LogReader:
-    """Reads the logs of some contracts.
-
-    Args:
-        agreement: endpoints that have to give a block alike, and what is ours in it.
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """What a range of blocks has.
 
     Attributes:
+        last: its last block.
+        logs: of ours, in chain order, each with the time of its block.
+    """
+
+    last: BlockRef
+    logs: tuple[RawLog, ...]
+
+
+class LogReader(HeaderReader):
+    """Reads the logs of some contracts, and their words.
+
+    Args:
+        contracts: of the deployment, by name.
+        agreement: endpoints that have to give a block and its words alike.
+
+    Attributes:
+        contracts: those whose logs are read.
+        members: the one whose head others take in.
         excluded: logs that `eth_getLogs` did not have and the blocks' receipts did.
     """
 
     def __init__(
-        self, provider: FailoverProvider, contracts: Collection[Address], agreement: int = 1
+        self, provider: FailoverProvider, contracts: Mapping[str, Address], agreement: int = 1
     ) -> None:
-        self._provider = provider
-        self._least = agreement
-        self._agreement = Agreement(provider, agreement) if agreement > 1 else None
-        self._contracts = tuple(contracts)
+        super().__init__(provider, agreement)
+        self.contracts = emitters(contracts)
+        self.behind = behind_of(contracts)
+        self._config = contracts.get("Config")
         self._topics = frozenset(event_topics())
-        self._contract_bits = [_bits_of(bytes.fromhex(a.removeprefix("0x"))) for a in contracts]
-        self._topic_bits = [_bits_of(topic) for topic in self._topics]
         self.excluded = 0
-        self._newest: BlockHeader | None = None
-        self._newest_at = 0.0
-        self._growth = HeadGrowth()
-        self._seen: dict[Digest, BlockHeader] = {}
-        self._came: dict[int, BlockHeader] = {}
-        self._blocks_at_once = 1 << 62  # of logs, as far as endpoints have said
+        self._blocks_at_once = 1 << 62  # as far as endpoints have said
+        self._asks_by_hash = True
 
-    async def header(self, number: int) -> BlockHeader | None:
-        """The block of that height, or None where the chain does not reach up to it.
-
-        Nobody is asked for a block that the newest one names, parent by parent, and that was the
-        newest itself when it was seen: who follows a chain has nearly all of them.
-
-        Null is believed of an endpoint only whose newest block is lower: what it knows of the chain
-        then fits together.
-
-        Raises:
-            RpcUnavailable: no endpoint answers, each contradicts itself, or too few agree.
-        """
-
-        return self._named(number) or await self._ask(number)
-
-    def _named(self, number: int) -> BlockHeader | None:
-        """The block of that height which the newest names, if every one between was seen."""
-        found = self._newest
-        while found is not None and found.ref.number > number:
-            parent = self._seen.get(found.parent)
-            # Blocks of an endpoint that makes them up may name one another in a circle.
-            is_below = parent is not None and parent.ref.number < found.ref.number
-            found = parent if is_below else None
-        return found if found is not None and found.ref.number == number else None
-
-    async def _ask(self, number: int) -> BlockHeader | None:
-        if self._agreement is not None:
-            return await self._ask_for_agreed(self._agreement, number)
-        for _ in range(LOOKS):
-            question = ("eth_getBlockByNumber", [hex(number), False])
-            found = await self._provider.ask(*question, optional(header_at(number)))
-            if found is not None or (await self.newest()).ref.number < number:
-                return found
-        raise RpcUnavailable(
-            f"the RPC endpoint says that it has no block {number}, and has later ones",
-            next_step="use another RPC endpoint: this one has dropped old blocks, or answers from "
-            "nodes that disagree",
-        )
-
-    async def _ask_for_agreed(self, agreement: Agreement, number: int) -> BlockHeader | None:
-        for _ in range(LOOKS):
-            try:
-                return await agreement.block(number)
-            except RpcUnavailable as error:
-                failure = error
-            if (await self.newest()).ref.number < number:
-                return None
-        raise failure
-
-    async def newest(self, within: float = 0.0) -> BlockHeader:
-        """The newest block, as it was at most `within` seconds ago. Raises RpcUnavailable.
-
-        Of an endpoint that is behind another one, it is the other's.
-        """
-        if self._newest is not None and time.monotonic() - self._newest_at < within:
-            return self._newest
-        asked_at = time.monotonic()
-        if self._agreement is not None:
-            found = await self._agreement.newest()
-        else:
-            found = await self._growing(asked_at)
-        self._remember(found, asked_at)
-        return found
-
-    async def _growing(self, asked_at: float) -> BlockHeader:
-        """The newest block of the first endpoint that is not behind others."""
-        found = await self._latest()
-        if self._growth.is_doubtful(found.ref, asked_at):
-            if await pass_over_lagging(self._provider, found.ref):
-                found = await self._latest()
-            self._growth.note(found.ref, asked_at)
-        return found
-
-    def _remember(self, newest: BlockHeader, asked_at: float) -> None:
-        self._newest, self._newest_at = newest, asked_at
-        self._seen[newest.ref.hash] = newest
-        if len(self._seen) > KEPT_HEADERS:
-            del self._seen[next(iter(self._seen))]
-
-    async def _latest(self) -> BlockHeader:
-        return await self._provider.ask("eth_getBlockByNumber", ["latest", False], header)
-
-    async def read(
-        self, first: int, last: int, parent: Digest | None
-    ) -> tuple[list[BlockHeader], list[RawLog]] | None:
-        """Headers and logs of the blocks first…last; None where the chain turned in the meantime.
+    async def read(self, first: int, last: int, parent: Digest | None) -> LogRange | None:
+        """The blocks first…last; None where the chain turned in the meantime.
 
         Args:
             parent: hash of the block before `first`, where the caller knows it.
 
         Raises:
-            RpcUnavailable: no endpoint answers, or none has what the headers promise.
+            RpcUnavailable: no endpoint answers.
         """
-        headers = await self._headers(first, last, parent)
-        asked = [at for at, block in enumerate(headers or ()) if not self._has_none(block)]
-        logs: list[RawLog] | None = []
-        if headers is not None and asked:
-            logs = await self._logs_of(headers[asked[0] : asked[-1] + 1])
-        if headers is None or logs is None:
-            self._came.clear()  # some of it may be of the branch that was left
+        end = await self.header(last)
+        begin = end if first == last or parent is None else await self.header(first)
+        if end is None or begin is None or (parent is not None and begin.parent != parent):
             return None
-        for number in range(first, last + 1):
-            self._came.pop(number, None)
-        return headers, logs
+        found = await self._logs(range(first, last + 1))
+        times = {last: end.ref.timestamp, begin.ref.number: begin.ref.timestamp}
+        logs = await self._timed(found, times)
+        if any(raw.block_number == last and raw.block_hash != end.ref.hash for raw in logs):
+            again = await self._ask(last)
+            if again is None or again.ref != end.ref:
+                return None
+        return None if logs is None else LogRange(end.ref, tuple(logs))
 
-    async def _logs_of(self, headers: Sequence[BlockHeader]) -> list[RawLog] | None:
-        """The logs of blocks that follow one another; None where the chain turned meanwhile.
+    async def proven(self, first: int, last: int) -> LogRange | None:
+        """As `read`, and held against the state before and behind these blocks.
 
-        Raises RpcUnavailable.
+        Raises:
+            RpcUnavailable: no endpoint has logs, or receipts, that are as the state says.
         """
-        first, last = headers[0].ref.number, headers[-1].ref.number
-        hashes = {item.ref.number: bytes(item.ref.hash) for item in headers}
+        found, before = await self.read(first, last, None), dict[LogKey, bytes]()
+        if found is None:
+            return None
+        jobs = sorted({NO_JOB, *(key_of(raw).job for raw in found.logs)})
+        if first > 0:
+            below = await self.header(first - 1)
+            if below is None:
+                return None
+            before = await self.heads(below.ref, jobs)
+        behind = await self.heads(found.last, jobs)
+        if self._leads(before, found.logs, behind):
+            return found
+        each = await each_of(range(first, last + 1), self.in_receipts, WITNESSES)
+        logs = tuple(raw for of_block in each for raw in of_block)
+        self.note_missing(len(set(logs) - set(found.logs)), range(first, last + 1))
+        if not self._leads(before, logs, behind):
+            raise RpcUnavailable(
+                f"no RPC endpoint has all logs of the blocks {first} to {last}",
+                next_step="use another RPC endpoint",
+            )
+        return replace(found, logs=logs)
 
-        def in_range(value: Any) -> list[RawLog]:
+    def _leads(self, before: Heads, logs: Sequence[RawLog], behind: Heads) -> bool:
+        """Whether these logs make of the former heads the latter."""
+        fold = HeadFold(self.behind, before)
+        fold.fold_all(logs)
+        return all(fold.heads.get(key, EMPTY) == head for key, head in behind.items())
+
+    async def _logs(self, blocks: range) -> list[RawLog]:
+        """What endpoints have of ours in these blocks, in as few questions as they answer.
+
+        How many blocks are too many is remembered. Raises RpcUnavailable.
+        """
+
+        def in_blocks(value: Any) -> list[RawLog]:
             found = raw_logs(value)
-            if any(raw.block_number not in hashes or not self._is_ours(raw) for raw in found):
+            if any(raw.block_number not in asked or not self._is_ours(raw) for raw in found):
                 raise ValueError("logs that were not asked for")
             return found
 
-        witnesses = max(2, self._least)
-        told = await self._told(witnesses, range(first, last + 1), in_range)
-        strange = any(hashes[raw.block_number] != raw.block_hash for raw in next(iter(told), ()))
-        if strange and await self._turned(headers):
-            return None
-        named = {raw.block_number for answer in told for raw in answer}
-        if self._agreement is not None:  # what so many headers exclude, one endpoint does not name
-            named -= {item.ref.number for item in headers if self._has_none(item)}
-        is_agreed = len(told) == witnesses and all(answer == told[0] for answer in told)
-        agreed = told[0] if is_agreed and not strange else []
-        sure = {raw.block_number for raw in agreed}
-        doubtful = [
-            h
-            for h in headers
-            if h.ref.number not in sure
-            and (h.ref.number in named or self.may_hold(h.bloom) or not (told or self._has_none(h)))
-        ]
-        try:
-            witnessed = await _each(doubtful, self._witnessed, max(1, WITNESSES // self._least))
-        except RpcUnavailable:
-            if await self._turned(headers):
-                return None
-            raise
-        logs = sorted(
-            (raw for block in (agreed, *witnessed) for raw in block),
-            key=lambda raw: (raw.block_number, raw.index),
-        )
-        missing = len(set(logs) - set(told[0])) if told else 0
-        if missing:
-            self.excluded += missing
-            log.warning("eth_getLogs left logs out", first=first, last=last, logs=missing)
-        return logs
-
-    async def _told(
-        self, witnesses: int, blocks: range, read: Read[list[RawLog]]
-    ) -> list[list[RawLog]]:
-        """What endpoints say of blocks, in as few questions as they answer; nothing if none does.
-
-        How many blocks are too many is remembered.
-        """
-        pieces: list[list[list[RawLog]]] = []
+        logs: dict[tuple[int, int], RawLog] = {}
         while blocks:
             asked = blocks[: self._blocks_at_once]
             question = [self._query(asked[0], asked[-1])]
             try:
-                said = await self._provider.ask_several(witnesses, "eth_getLogs", question, read)
+                said = await self._provider.ask_several(
+                    WITNESSES, "eth_getLogs", question, in_blocks
+                )
             except TooMuchAsked as error:
                 if len(asked) == 1:
                     return []
                 self._blocks_at_once = len(asked) // 2
                 log.info("fewer blocks at once", blocks=self._blocks_at_once, cause=str(error))
+                continue
             except RpcUnavailable:
-                return []
-            else:
-                pieces.append(said)
-                blocks = blocks[len(asked) :]
-        tellers = range(min(map(len, pieces)))
-        return [[raw for piece in pieces for raw in piece[at]] for at in tellers]
+                if len(asked) > FEW_BLOCKS:
+                    raise
+                said = []
+            some: dict[tuple[int, int], RawLog] = {}
+            for answer in reversed(said):
+                some |= {(raw.block_number, raw.index): raw for raw in answer}
+            self.note_missing(len(some) - len(said[0]) if said else 0, asked)
+            logs |= some
+            blocks = blocks[len(asked) :]
+        return [logs[place] for place in sorted(logs)]
 
-    async def _turned(self, headers: Sequence[BlockHeader]) -> bool:
-        """Whether the chain no longer has the last of these blocks."""
-        end = await self._ask(headers[-1].ref.number)
-        return end is None or end.ref != headers[-1].ref
+    def note_missing(self, count: int, blocks: range) -> None:
+        """So many logs of these blocks were not in what the first endpoint gave."""
+        if count > 0:
+            self.excluded += count
+            log.warning("eth_getLogs left logs out", first=blocks[0], last=blocks[-1], logs=count)
 
-    def _has_none(self, block: BlockHeader) -> bool:
-        """Whether its header proves that it has none of our logs."""
-        return not block.transactions or (block.bloom != 0 and not self.may_hold(block.bloom))
+    async def _timed(self, logs: Sequence[RawLog], times: dict[int, int]) -> list[RawLog]:
+        """The same, with their blocks' times: the node's, else those of the blocks themselves.
 
-    def may_hold(self, bloom: int) -> bool:
-        """Whether a block with this bloom may have one of our logs."""
-        has_contract = any(bits & ~bloom == 0 for bits in self._contract_bits)
-        return has_contract and any(bits & ~bloom == 0 for bits in self._topic_bits)
+        A block that a turn took away meanwhile has none, nor its logs.
+        """
+        times |= {raw.block_number: raw.timestamp for raw in logs if raw.timestamp is not None}
+        lacking = sorted({raw.block_number for raw in logs} - times.keys())
+        for header in await each_of(lacking, self.header):
+            times |= {} if header is None else {header.ref.number: header.ref.timestamp}
+        known = (raw for raw in logs if raw.block_number in times)
+        return [replace(raw, timestamp=times[raw.block_number]) for raw in known]
 
-    async def _headers(
-        self, first: int, last: int, parent: Digest | None
-    ) -> list[BlockHeader] | None:
-        async def one(number: int) -> BlockHeader | None:
-            found = self._came.get(number)
-            if found is None or number == last:  # which shows that the others still stand
-                found = await self.header(number)
-                if found is not None:
-                    self._came[number] = found
-            return found
+    async def heads(self, block: BlockRef, jobs: Sequence[int]) -> dict[LogKey, bytes]:
+        """The words of these jobs' logs in every contract, as of the end of that block.
 
-        if len(self._came) > MOST_KEPT:
-            self._came.clear()
-        found = await _each(range(first, last + 1), one)
-        headers = [item for item in found if item is not None]
-        if len(headers) != len(found):
-            return None
-        parents = [parent, *(item.ref.hash for item in headers)]
-        linked = (
-            before in (None, item.parent) for before, item in zip(parents, headers, strict=False)
-        )
-        return headers if all(linked) else None
+        Raises:
+            ChainTurned: the chain has another block in its place.
+            RpcUnavailable: no endpoint has its state.
+        """
+        heads: dict[LogKey, bytes] = {}
+        for at in range(0, len(jobs), JOBS_AT_ONCE):
+            some = list(jobs[at : at + JOBS_AT_ONCE])
+            keys = [LogKey(job, contract) for job in some for contract in self.contracts]
+            heads |= zip(keys, await self._heads(block, some), strict=True)
+        return heads
+
+    async def _heads(self, block: BlockRef, jobs: list[int]) -> tuple[bytes, ...]:
+        if self._asks_by_hash:
+            at = {"blockHash": f"0x{block.hash.hex()}", "requireCanonical": True}
+            try:
+                return await self._heads_at(at, jobs)
+            except RpcUnavailable:
+                # Ganache, among others, takes numbers alone.
+                found = await self._heads_by_number(block, jobs)
+                self._asks_by_hash = False
+                return found
+        return await self._heads_by_number(block, jobs)
+
+    async def _heads_by_number(self, block: BlockRef, jobs: list[int]) -> tuple[bytes, ...]:
+        found = await self._heads_at(hex(block.number), jobs)
+        standing = await self._ask(block.number)
+        if standing is None or standing.ref != block:
+            raise ChainTurned(f"the chain turned while block {block.number} was looked at")
+        return found
+
+    async def _heads_at(self, at: Any, jobs: list[int]) -> tuple[bytes, ...]:
+        function = registry().function("logHeads", "Config")
+        values = abi_encode(function.inputs, [list(self.contracts), jobs])
+        query = {"to": self._config, "data": f"0x{(function.selector + values).hex()}"}
+
+        def read(value: Any) -> tuple[bytes, ...]:
+            (words,) = abi_decode(function.outputs, data(value))
+            if len(words) != len(jobs) * len(self.contracts):
+                raise ValueError(f"{len(words)} heads of {len(jobs)} jobs")
+            return tuple(words)
+
+        async def of_one(url: str) -> tuple[bytes, ...]:
+            return await self._judged(self._provider.ask_at(url, "eth_call", [query, at], read))
+
+        if self._agreement is not None:
+            return await self._agreement.alike(of_one, "heads of the logs")
+        return await self._judged(self._provider.ask("eth_call", [query, at], read))
+
+    async def _judged(self, answer: Awaitable[T]) -> T:
+        """The answer. A view that every deployment has and that is refused was not answered."""
+        try:
+            return await answer
+        except RpcRefused as refused:
+            raise RpcUnavailable(
+                f"no RPC endpoint gives the heads of our logs: {refused}",
+                next_step="use an RPC endpoint that answers eth_call at recent blocks",
+            ) from refused
 
     def _query(self, first: int, last: int) -> dict[str, Any]:
-        return {
-            "fromBlock": hex(first),
-            "toBlock": hex(last),
-            "address": list(self._contracts),
-            "topics": [[f"0x{topic.hex()}" for topic in sorted(self._topics)]],
-        }
+        """Without topics: these contracts have no other ones, and naming all takes 4 kB."""
+        return {"fromBlock": hex(first), "toBlock": hex(last), "address": list(self.contracts)}
 
     def _is_ours(self, raw: RawLog) -> bool:
-        return raw.address in self._contracts and self._topics.issuperset(raw.topics[:1])
+        return raw.address in self.contracts and self._topics.issuperset(raw.topics[:1])
 
-    async def _witnessed(self, block: BlockHeader) -> Sequence[RawLog]:
-        """Our logs of one block, from its receipts; as so many endpoints give them alike."""
-        if not block.transactions:
-            return ()  # what sets a bloom without a transaction is no contract of ours
-        if self._agreement is None:
-            return await self._in_receipts(block, self._provider.ask)
+    def endpoints(self) -> list[str]:
+        """Those that can be asked, the preferred one first."""
+        return self._provider.preferred()
 
-        async def of_one(url: str) -> tuple[RawLog, ...]:
-            async def ask(method: str, params: Sequence[Any], read: Read[T]) -> T:
-                return await self._provider.ask_at(url, method, params, read)
+    async def in_receipts(self, number: int, url: str | None = None) -> tuple[RawLog, ...]:
+        """Our logs of one block, from its receipts.
 
-            return await self._in_receipts(block, ask)
+        Args:
+            url: of the one endpoint that is asked; None: whichever answers.
 
-        return await self._agreement.alike(of_one, f"receipts of block {block.ref.number}")
-
-    async def _in_receipts(self, block: BlockHeader, ask: Ask) -> tuple[RawLog, ...]:
-        of_tx = {item.tx_hash: item.logs for item in await _receipts(block, ask)}
+        Raises:
+            ChainTurned: the chain does not reach it any more.
+            RpcUnavailable: no endpoint has them.
+        """
+        block = await self.header(number)
+        if block is None:
+            raise ChainTurned(f"the chain does not reach block {number} any more")
+        of_tx = {item.tx_hash: item.logs for item in await self._receipts(block, url)}
         sent = (tx_hash for tx_hash in block.transactions if tx_hash in of_tx)
         everyone_s = ((tx_hash, raw) for tx_hash in sent for raw in of_tx[tx_hash])
         # A log's place is its number in the block; Ganache counts each receipt's anew.
-        placed = enumerate(everyone_s)
         return tuple(
             replace(
                 raw,
-                block_number=block.ref.number,
+                block_number=number,
                 block_hash=bytes(block.ref.hash),
                 transaction=bytes.fromhex(tx_hash.removeprefix("0x")),
                 index=index,
+                timestamp=block.ref.timestamp,
             )
-            for index, (tx_hash, raw) in placed
+            for index, (tx_hash, raw) in enumerate(everyone_s)
             if self._is_ours(raw)
         )
 
+    async def _receipts(self, block: BlockHeader, url: str | None) -> list[TxReceipt]:
+        """Those of its transactions; one of the chain itself may have none."""
+        ask = self._provider.ask if url is None else partial(self._provider.ask_at, url)
 
-async def _receipts(block: BlockHeader, ask: Ask) -> list[TxReceipt]:
-    """Those of all its transactions. Raises RpcUnavailable."""
+        def of_block(value: Any) -> list[TxReceipt]:
+            found = block_receipts(value)
+            if any(item.block_hash != bytes(block.ref.hash) for item in found):
+                raise ValueError("receipts of another block")
+            if len(found) < len(block.transactions) - 1:
+                raise ValueError(f"{len(found)} receipts of {len(block.transactions)} transactions")
+            return found
 
-    without = set[str]()  # a transaction of the chain itself may have no receipt
+        without = set[str]()
 
-    async def one(tx_hash: str) -> TxReceipt | None:
-        def read(value: Any) -> TxReceipt:
-            without.update([tx_hash] if value is None else [])
-            return mined_receipt(value)
+        async def one(tx_hash: str) -> TxReceipt | None:
+            def read(value: Any) -> TxReceipt:
+                without.update([tx_hash] if value is None else [])
+                return mined_receipt(value)
+
+            try:
+                return await ask("eth_getTransactionReceipt", [tx_hash], read)
+            except RpcUnavailable:
+                if tx_hash not in without:
+                    raise
+                return None
 
         try:
-            return await ask("eth_getTransactionReceipt", [tx_hash], read)
+            question = [hex(block.ref.number)]
+            return await ask("eth_getBlockReceipts", question, of_block)
         except RpcUnavailable:
-            if tx_hash not in without:
-                raise
-            return None
-
-    def whole(value: Any) -> list[TxReceipt]:
-        return _all_of(block, block_receipts(value))
-
-    try:
-        return await ask("eth_getBlockReceipts", [hex(block.ref.number)], whole)
-    except RpcUnavailable:
-        # Ganache, among others, gives them one by one.
-        each = await _each(block.transactions, one)
-        found = [item for item in each if item is not None]
-        try:
-            return await asyncio.to_thread(_all_of, block, found)
-        except ValueError as error:
-            raise RpcUnavailable(
-                f"no RPC endpoint has the receipts of block {block.ref.number}: {error}",
-                next_step="wait, or use another RPC endpoint",
-            ) from error
+            # Ganache, among others, gives them one by one.
+            each = await each_of(block.transactions, one)
+            return [item for item in each if item is not None]
 
 
-def _all_of(block: BlockHeader, receipts: list[TxReceipt]) -> list[TxReceipt]:
-    """The same receipts, if they leave nothing of the block out. Raises ValueError."""
-    if any(item.block_hash != bytes(block.ref.hash) for item in receipts):
-        raise ValueError("receipts of another block")
-    is_whole = {item.tx_hash for item in receipts} >= set(block.transactions)
-    if not is_whole and not block.bloom:
-        raise ValueError(f"{len(receipts)} receipts of {len(block.transactions)} transactions")
-    logs = [raw for item in receipts for raw in item.logs]
-    made = bloom_of(item for raw in logs for item in (bytes.fromhex(raw.address[2:]), *raw.topics))
-    if block.bloom & ~made:
-        raise ValueError("receipts without some of the block's logs")
-    return receipts
-
-
-async def _each(
+async def each_of(
     items: Sequence[U], ask: Callable[[U], Awaitable[T]], at_once: int = PARALLEL
 ) -> list[T]:
     """Asks about every item, some at once; the answers in order. The first error ends the rest."""

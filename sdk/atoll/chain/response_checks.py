@@ -20,10 +20,8 @@ T = TypeVar("T")
 
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
 _DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
-BLOOM_BYTES = 256
 EMPTY_ROOT = "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421"
 """Of a trie without entries (Yellow Paper 4.3)."""
-ALL_BITS = b"\xff" * BLOOM_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +30,11 @@ class BlockHeader:
 
     Attributes:
         parent: hash of the block before it.
-        bloom: its `logsBloom` as a number of 2048 bits; 0 where it proves nothing.
         transactions: hashes, in order.
     """
 
     ref: BlockRef
     parent: Digest
-    bloom: int
     transactions: tuple[str, ...]
     base_fee: int
 
@@ -119,18 +115,12 @@ def optional(read: Callable[[Any], T]) -> Callable[[Any], T | None]:
 def header(value: Any) -> BlockHeader:
     """A block without its transactions' bodies; one that is still pending is none."""
     fields = _fields(value)
-    said = fields.get("logsBloom")
-    bloom = bytes(BLOOM_BYTES) if said is None else data(said)
-    if len(bloom) != BLOOM_BYTES:
-        raise ValueError(f"a bloom of {len(bloom)} bytes")
     # Before EIP-1559 a block names no base fee.
     base_fee = _or_none(fields, "baseFeePerGas", quantity) or 0
     number, timestamp = counter(fields["number"]), counter(fields["timestamp"])
     return BlockHeader(
         ref=BlockRef(number, word(fields["hash"]), timestamp),
         parent=word(fields["parentHash"]),
-        # One of ones proves nothing: it is what nodes name that keep none.
-        bloom=0 if bloom == ALL_BITS else int.from_bytes(bloom, "big"),
         transactions=tuple(map(tx_hash, _transactions(fields))),
         base_fee=base_fee,
     )
@@ -174,6 +164,7 @@ def raw_log(value: Any) -> RawLog:
         block_hash=bytes(word(fields["blockHash"])),
         index=counter(fields["logIndex"]),
         transaction=bytes(word(fields["transactionHash"])),
+        timestamp=_or_none(fields, "blockTimestamp", counter),
     )
 
 

@@ -125,7 +125,8 @@ class RoundCalls(CallBuilder):
 
     def enrol(self, job_id: JobId, slot: SlotIndex, bond: int) -> Call:
         """Takes a slot of the pool: a free one, one whose member is not ready in time, or for a
-        tenth more the cheapest.
+        tenth more the cheapest of a full pool; that once a round, and not within a window of the
+        last time.
         """
         return self.build("enrol", job_id, slot, bond, contract="Members")
 
@@ -211,16 +212,10 @@ class RoundCalls(CallBuilder):
         )
 
     def report_missing_key(self, shown: Shown) -> Call:
-        """Anyone, after keysEnd: a drawn seat without the committed key loses the round's pay and
-        misses.
+        """Anyone, after keysEnd: a drawn seat that had not shown the committed key by then loses
+        the round's pay and misses.
         """
         return self.build("reportMissingKey", shown, contract="Audits", permissionless=True)
-
-    def no_key(self, shown: Shown) -> Call:
-        """Anyone, in the second half of the window: a drawn seat without the committed key has
-        lost.
-        """
-        return self.build("noKey", shown, contract="Audits", permissionless=True)
 
     def absent(
         self,

@@ -128,16 +128,15 @@ async def _beside(
     chain, block = reader.chain, hex(known.head.number)
     stakes = await reader.stakes(me, known)
     ownership = await chain.ownership(me)
-    paid_to = dict.fromkeys((me, ownership.payee))
-    has = holdings(known.events, me, paid_to)
+    has = holdings(known.events, me)
     held = HeldByContracts(
         sum(stake.active + stake.unbonding for stake in stakes),
-        {who: await chain.owed_by_games(who, block) for who in paid_to},
+        await chain.owed_by_games(me, block),
         await chain.kept(me, block),
     )
     lies = {
         "stakes": [stake.to_json_value() for stake in stakes],
-        "owed_by_games_wei": {who: str(wei) for who, wei in held.owed.items()},
+        "owed_by_games_wei": str(held.owed),
         "kept_wei": str(held.kept),
         "owner": ownership.owner,
         "payee": ownership.payee,
@@ -173,7 +172,7 @@ def _games(has: Holdings) -> list[str]:
 
     lines = [
         f"won        {tokens(game.gained)} in game {game.id}, half of the bond of "
-        f"{game.challenger}: games owe it to {game.payee}, or have sent it"
+        f"{game.challenger}: games owe it, or have sent it to the payee"
         for game in has.games
         if game.holder == has.account and game.gained
     ]
@@ -203,11 +202,8 @@ def _slots(stakes: list[Stake], held: HeldByContracts, lies: dict[str, Any]) -> 
         for stake in stakes
         if stake.active or stake.unbonding
     ]
-    lines += [
-        f"waiting    {tokens(wei)} owed by games to {who}: `atoll claim`"
-        for who, wei in held.owed.items()
-        if wei
-    ]
+    if held.owed:
+        lines.append(f"waiting    {tokens(held.owed)} owed by games: `atoll claim`")
     if held.kept:
         lines.append(f"waiting    {tokens(held.kept)} kept, as its payee could not be sent it")
     for who, wei in lies["wallets_wei"].items():
@@ -360,12 +356,10 @@ async def _due(
     due = list(collectable(views, account, known.head.timestamp, calls))
     if job is not None:
         return due
-    payee = (await reader.chain.ownership(account)).payee
-    for who in dict.fromkeys((account, payee)):  # an account's bonds, and its payee's gains
-        owed = await reader.chain.owed_by_games(who)
-        if owed:
-            key = f"games:{who}:{_emptied(known, who)}:{owed}"
-            due.append(Collect(key, calls.game_withdraw(who), owed, "what games owe"))
+    owed = await reader.chain.owed_by_games(account)
+    if owed:
+        key = f"games:{account}:{_emptied(known, account)}:{owed}"
+        due.append(Collect(key, calls.game_withdraw(account), owed, "what games owe"))
     kept = await reader.chain.kept(account)
     if kept:
         key = f"kept:{account}:{_emptied(known, account)}:{kept}"

@@ -265,6 +265,9 @@ def disputed(claim: Claim) -> str:
 _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.RoundOpened: _opened_round,
     ev.Committed: lambda e, n: f"round {e.round}: seat {e.seat} has trained",
+    ev.PhaseRepeated: lambda e, n: (
+        f"round {e.round}: fewer than half of the seats were in time, so the phase goes on"
+    ),
     ev.RevealOpened: lambda e, n: (
         f"round {e.round}: seats {numbers(e.committed)} committed; now they reveal"
     ),

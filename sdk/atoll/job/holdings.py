@@ -6,7 +6,7 @@ holds of an account is what went in and was won, less what was taken: or a fault
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -14,7 +14,6 @@ from atoll.job.serialization import plain_of
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import parties
 from atoll.protocol.games.game_machine import Outcome
-from atoll.protocol.owners import Ownership, enter, payee_of
 from atoll.protocol.types import Address, JobId
 
 _MoneyMoved: TypeAlias = (
@@ -42,12 +41,11 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A game, and where the challenger's bond of `bond` wei goes: home, or half of it to `payee`.
+    """A game, and where the challenger's bond of `bond` wei goes: home, or half to the holder.
 
     Attributes:
         job: None where the claim names nobody's bond.
         outcome: NONE of one that is open.
-        payee: who is paid for the holder when the game ends.
     """
 
     id: int
@@ -56,7 +54,6 @@ class Played:
     challenger: Address
     bond: int
     outcome: Outcome
-    payee: Address
 
     @property
     def home(self) -> int:
@@ -70,7 +67,7 @@ class Played:
 
     @property
     def gained(self) -> int:
-        """Wei that the payee has of it; the rest of what is lost is burnt."""
+        """Wei that the holder has of it; the rest of what is lost is burnt."""
         return self.lost // 2
 
     @property
@@ -80,7 +77,7 @@ class Played:
 
     def owes(self, account: Address) -> int:
         """Wei that the game's end owes an address."""
-        return self.home * (self.challenger == account) + self.gained * (self.payee == account)
+        return self.home * (self.challenger == account) + self.gained * (self.holder == account)
 
     def to_json_value(self) -> dict[str, Any]:
         """For JSON."""
@@ -92,7 +89,6 @@ class Played:
             "challenger": self.challenger,
             "outcome": self.outcome.name.lower(),
             **{f"{name}_wei": str(wei) for name, wei in sums.items()},
-            "payee": self.payee,
         }
 
 
@@ -102,12 +98,12 @@ class HeldByContracts:
 
     Attributes:
         staked: free, locked or unbonding, in both roles.
-        owed: by games, of the account and of where its pay goes.
+        owed: by games.
         kept: of its pay, what could not be sent.
     """
 
     staked: int
-    owed: Mapping[Address, int]
+    owed: int
     kept: int
 
 
@@ -118,8 +114,8 @@ class Holdings:
     Attributes:
         games: in which it was a side.
         deposited, slashed, withdrawn: of its stake, in both roles.
-        owed: what games owe it, and whoever else is asked about.
-        returned: what games sent to it.
+        owed: what games owe it.
+        returned: what games sent to its payee.
         kept: of its pay, what could not be sent and still waits.
         funded, refunded: what it put into jobs, and what they sent back to it.
     """
@@ -130,7 +126,7 @@ class Holdings:
     deposited: int
     slashed: int
     withdrawn: int
-    owed: Mapping[Address, int]
+    owed: int
     returned: int
     kept: int
     funded: int
@@ -158,17 +154,16 @@ class Holdings:
 
     @property
     def gained(self) -> int:
-        """Wei of challengers' bonds that are its payee's, as it won their games."""
+        """Wei of challengers' bonds that are its own, as it won their games."""
         return sum(game.gained for game in self.games if game.holder == self.account)
 
     def faults(self, on_chain: HeldByContracts) -> Iterator[str]:
         """What differs from what the chain says."""
-        compared = [
+        compared = (
             ("are staked", on_chain.staked, self.staked),
             ("are kept", on_chain.kept, self.kept),
-        ]
-        for who, wei in on_chain.owed.items():
-            compared.append((f"are owed by games to {who}", wei, self.owed.get(who, 0)))
+            ("are owed by games", on_chain.owed, self.owed),
+        )
         for what, wei, by_events in compared:
             if wei != by_events:
                 yield f"{wei} wei {what}, and {by_events} by the events"
@@ -185,14 +180,8 @@ class Holdings:
         }
 
 
-def holdings(
-    events: Sequence[ev.ContractEvent], account: Address, others: Iterable[Address] = ()
-) -> Holdings:
-    """What an account has by all events of a deployment, oldest first.
-
-    Args:
-        others: addresses of which is said, too, what games owe them.
-    """
+def holdings(events: Sequence[ev.ContractEvent], account: Address) -> Holdings:
+    """What an account has by all events of a deployment, oldest first."""
     slashed = [(n, e) for n, e in enumerate(events) if isinstance(e, ev.Slashed)]
     shares = tuple(
         Share(event.account, _slashed_in(events[number + 1 :], event), event.beneficiary_amount)
@@ -207,7 +196,7 @@ def holdings(
         _sum(events, ev.Deposited, account),
         _sum(events, ev.Slashed, account),
         _sum(events, ev.Withdrawn, account),
-        {who: _owed(games, events, who) for who in dict.fromkeys((account, *others))},
+        _owed(games, events, account),
         _sum(events, ev.BondReturned, account),
         _sum(events, ev.Kept, account) - _sum(events, ev.Collected, account),
         sum(e.funded for e in events if isinstance(e, ev.JobCreated) and e.submitter == account)
@@ -222,26 +211,22 @@ def _sum(events: Iterable[ev.ContractEvent], kind: type[_MoneyMoved], account: A
 
 
 def _owed(games: Iterable[Played], events: Iterable[ev.ContractEvent], account: Address) -> int:
-    """What games owe an address, and have not sent to it."""
+    """What games owe an account, and have not sent to its payee."""
     return sum(game.owes(account) for game in games) - _sum(events, ev.BondReturned, account)
 
 
 def _games(events: Iterable[ev.ContractEvent]) -> list[Played]:
-    """Every game of the deployment; whose a won bond is, is so when the game ends."""
-    games: dict[int, Played] = {}
-    owners: dict[Address, Ownership] = {}
+    """Every game of the deployment."""
+    found: dict[int, Played] = {}
     for event in events:
-        enter(owners, event)
         if isinstance(event, ev.Challenged):
             about = parties(event.claim)
             sides = (event.holder, event.challenger, event.bond)
             job = None if about is None else about[0]
-            games[event.id] = Played(event.id, job, *sides, Outcome.NONE, event.holder)
+            found[event.id] = Played(event.id, job, *sides, Outcome.NONE)
         elif isinstance(event, ev.Ended):
-            game = games[event.id]
-            payee = payee_of(owners, game.holder)
-            games[event.id] = replace(game, outcome=event.outcome, payee=payee)
-    return list(games.values())
+            found[event.id] = replace(found[event.id], outcome=event.outcome)
+    return list(found.values())
 
 
 def _slashed_in(later: Iterable[ev.ContractEvent], slashed: ev.Slashed) -> JobId | None:

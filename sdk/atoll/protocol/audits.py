@@ -19,6 +19,7 @@ from atoll.protocol.types import (
     Address,
     Bitmap,
     BlockRef,
+    Digest,
     HolderId,
     RoundIndex,
     SeatIndex,
@@ -85,11 +86,7 @@ def _key_shown(view: JobView, event: ev.KeyShown, block: BlockRef) -> JobView:
         seat = _seat_of(view, settled_round.seats, event.account)
         if seat is None:
             return view
-        if block.timestamp > settled_round.clock.settled_at:
-            return with_settled(view, event.round, keys=put(settled_round.keys, seat, event.key))
-        # In the settlement's second it takes away what a leak has told, as the contract keeps one.
-        early, keys = put(settled_round.early_keys, seat, event.key), drop(settled_round.keys, seat)
-        return with_settled(view, event.round, early_keys=early, keys=keys)
+        return _with_key(view, settled_round, seat, event.key, block)
     if running is None or running.round != event.round:
         return view
     seat = _seat_of(view, running.seats, event.account)
@@ -97,6 +94,23 @@ def _key_shown(view: JobView, event: ev.KeyShown, block: BlockRef) -> JobView:
         return view
     early = put(running.early_keys, seat, event.key)
     return replace(view, open=replace(running, early_keys=early))
+
+
+def _with_key(
+    view: JobView, settled_round: SettledRound, seat: SeatIndex, key: Digest, block: BlockRef
+) -> JobView:
+    """Of a settled round. The contract keeps one key: one that does not count takes away what was
+    shown, or told, before."""
+    round, clock = settled_round.round, settled_round.clock
+    if clock.settled_at < block.timestamp < clock.keys_end:
+        is_due = clock.open_end <= block.timestamp
+        in_time = Bitmap(settled_round.in_time | is_due << seat)
+        return with_settled(view, round, keys=put(settled_round.keys, seat, key), in_time=in_time)
+    keys = drop(settled_round.keys, seat)
+    if block.timestamp >= clock.keys_end:
+        late = put(settled_round.late_keys, seat, key)
+        return with_settled(view, round, keys=keys, late_keys=late)
+    return with_settled(view, round, keys=keys, early_keys=put(settled_round.early_keys, seat, key))
 
 
 def _seat_of(

@@ -95,6 +95,11 @@ def last_moment(terms: Terms) -> int:
     return terms.expiry + last_round + terms.merge_seconds
 
 
+MOST_REPEATS: Final = 3
+"""How often phases of a round are repeated, and a committee draw's silence counts for nobody, where
+fewer than half of those who owe something do it."""
+
+
 def absolute_end(terms: Terms, longest_game: int) -> int:
     """When the last lock of the job opens, whatever anybody does.
 

@@ -20,6 +20,7 @@ from atoll.protocol.types import (
 )
 
 _FIRST_ROUND: Final = RoundIndex(0)
+NOTHING: Final = Wei(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class Holder:
         is_ready, ready_until: of a verifier, whether it said so, and by when it has to.
         lost_from: the first round that a slash took the pay of.
         claimed_to: the first round that it has not claimed.
-        missed: a seat's missed duty that is not penalised yet, by its round; `penalties` what was
-            taken.
+        missed: a seat's missed duty that is not penalised yet, by its round; `penalties` those that
+            are, which took `penalised` wei, but for those that take a part of their own.
         bound_until: of a provider that disagreed, when its bond may go home at the earliest.
     """
 
@@ -52,6 +53,7 @@ class Holder:
     is_released: bool = False
     missed: RoundIndex = NO_ROUND
     penalties: frozenset[tuple[RoundIndex, MissedDuty]] = frozenset()
+    penalised: Wei = NOTHING
     bound_until: int = 0
 
     def counts_in(self, round: int) -> bool:

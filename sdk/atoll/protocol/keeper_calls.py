@@ -14,10 +14,9 @@ from typing import Final, NamedTuple
 from atoll.protocol.audit_reports import valid_digest
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments, key_hash
 from atoll.protocol.clocks import last_moment
-from atoll.protocol.game_records import parties
 from atoll.protocol.holders import Holder
 from atoll.protocol.obligations import is_played
-from atoll.protocol.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
+from atoll.protocol.pay import MOST_CLAIMED, claimable_to, round_pay, sampled, unpaid
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import (
     NO_HOLDER,
@@ -47,13 +46,11 @@ class KeeperCallKind(StrEnum):
     PENALISE_MEMBER = "penaliseMember"
     ABSENT = "absent"
     REPORT_MISSING_KEY = "reportMissingKey"
-    NO_KEY = "noKey"
     LEAK = "leak"
     CONTEST = "contest"
     SETTLE_CONTEST = "settleContest"
     DROPPED = "dropped"
     PROVEN = "proven"
-    END_SLASHED = "endSlashed"
     CLAIM = "claim"
     BURN = "burn"
     RELEASE = "release"
@@ -100,7 +97,6 @@ def keeper_calls(view: JobView, now: int) -> Iterator[KeeperCall]:
         yield from _dropped(view, settled_round, now)
     for settled_round in view.settled:
         yield from _proven(view, settled_round)
-    yield from _over(view)
     yield from _decided_contests(view, now)
     yield from money(view, now)
 
@@ -138,7 +134,7 @@ def _silent(view: JobView, now: int) -> Iterator[KeeperCall]:
 
 def _absent(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
     """Auditors that left a duty out: no audit report, not opened, or opened without the seat."""
-    if now < settled_round.clock.open_end:
+    if now < settled_round.clock.open_end or is_audit_standstill(view, settled_round):
         return
     for slot, seats in settled_round.duties.items():
         holder = view.verifiers[settled_round.slots[slot]]
@@ -152,20 +148,25 @@ def _absent(view: JobView, settled_round: SettledRound, now: int) -> Iterator[Ke
             )
 
 
+def is_audit_standstill(view: JobView, settled_round: SettledRound) -> bool:
+    """Whether fewer than half of the auditors opened: then none of them misses."""
+    ready = settled_round.record.ready.bit_count()
+    is_last = view.is_last(settled_round.round)
+    duties = (1 + is_last) * sampled(view.require_terms(), settled_round.record, is_last=is_last)
+    return 2 * len(settled_round.opened_reports) < min(duties, ready)
+
+
 def _struck(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
-    """Drawn seats without the key they committed to: a missed duty and the pay; from half on the
-    bond."""
+    """Drawn seats that had not shown the key they committed to in time: a missed duty and the
+    pay."""
     if now < settled_round.clock.keys_end:
         return
     for seat in map(SeatIndex, bits(settled_round.drawn)):
         holder = view.providers[settled_round.seats[seat]]
         about = (settled_round.round, Role.PROVIDER, holder.id, seat)
-        if settled_round.key_of(seat) is not None or holder.is_slashed:
-            continue
-        if not settled_round.struck >> seat & 1:
+        is_over = holder.is_slashed or settled_round.struck >> seat & 1
+        if settled_round.key_of(seat) is None and not is_over:
             yield KeeperCall(KeeperCallKind.REPORT_MISSING_KEY, *about)
-        if now >= settled_round.clock.half:
-            yield KeeperCall(KeeperCallKind.NO_KEY, *about)
 
 
 # --- what was opened ---
@@ -273,14 +274,6 @@ def _proven(view: JobView, settled_round: SettledRound) -> Iterator[KeeperCall]:
                 yield KeeperCall(
                     KeeperCallKind.PROVEN, settled_round.round, Role.VERIFIER, auditor, entry.seat
                 )
-
-
-def _over(view: JobView) -> Iterator[KeeperCall]:
-    """Games about who was slashed otherwise than by one of them."""
-    open_ = (game.claim for game in view.games.values() if game.is_open)
-    slashed = {parties(claim) for claim in open_ if view.is_slashed(claim)}
-    for about in sorted(party for party in slashed if party is not None):
-        yield KeeperCall(KeeperCallKind.END_SLASHED, view.round, about[1], about[2])
 
 
 # --- money ---

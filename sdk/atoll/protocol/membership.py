@@ -22,7 +22,6 @@ from atoll.protocol.types import (
     MissedDuty,
     Phase,
     Role,
-    RoundIndex,
     Wei,
 )
 from atoll.protocol.views import JobView
@@ -150,7 +149,7 @@ def _slot_leaving(view: JobView, event: ev.SlotLeaving, block: BlockRef) -> JobV
 
 
 def _missed(view: JobView, event: ev.Missed, block: BlockRef) -> JobView:
-    """A penalty; after an ordinary missed duty the next one is dearer."""
+    """A penalty; an ordinary missed duty makes others dearer."""
     holder = view.holders(event.role)[event.id]
     still = NO_ROUND if event.kind is MissedDuty.SEAT else holder.missed
     bond = Wei(max(0, holder.bond - event.penalty))
@@ -158,8 +157,10 @@ def _missed(view: JobView, event: ev.Missed, block: BlockRef) -> JobView:
     view = with_holder(view, event.role, event.id, bond=bond, missed=still, penalties=penalties)
     if event.kind not in ORDINARY:
         return view
+    total = Wei(holder.penalised + event.penalty)
+    view = with_holder(view, event.role, event.id, penalised=total)
     key = (event.role, event.account)
-    record = view.miss_records.get(key, MissRecord()).missed(event.round, holder.start)
+    record = view.miss_records.get(key, MissRecord()).missed(event.round)
     return replace(view, miss_records=put(view.miss_records, key, record))
 
 
@@ -171,7 +172,7 @@ def _holder_slashed(view: JobView, event: ev.HolderSlashed, block: BlockRef) -> 
         event.id,
         bond=Wei(max(0, holder.bond - event.slashed)),
         is_slashed=True,
-        lost_from=RoundIndex(min(holder.lost_from, event.lost_from)),
+        lost_from=event.lost_from,
     )
 
 

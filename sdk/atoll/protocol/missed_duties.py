@@ -1,55 +1,100 @@
-"""What a missed duty costs: little at first, twice as much each time, less for each round done.
+"""What a missed duty costs: little at first, twice as much for each other one shortly before it.
 
-Rule of this file: integers of wei, penalties rounded up, never more than an eighth of the bond.
+Rule of this file: integers of wei, penalties rounded up. What a set of missed duties costs follows
+from the rounds that they are of, and not from the order in which anybody reports them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from atoll.protocol.terms import WHOLE_BPS
-from atoll.protocol.types import MissedDuty, RoundIndex, Wei
+from atoll.protocol.types import MissedDuty, Params, Role, RoundIndex, Terms, Wei
 
 MOST: Final = 8
-"""A penalty is at most one part in so many of the bond."""
+"""All penalties of a holder together are at most one part in so many of the bond."""
+MEMORY: Final = 8
+"""A missed duty makes those of so many rounds after it dearer."""
 ORDINARY: Final = frozenset(
     {MissedDuty.SEAT, MissedDuty.KEY, MissedDuty.SILENCE, MissedDuty.AUDIT, MissedDuty.DIGEST}
 )
-"""Missed duties that are penalised by level; the others take their own part of a bond."""
+"""Missed duties that are penalised like this; the others take their own part of a bond."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissRecord:
-    """An account's missed duties in a job and role.
+    """An account's missed duties in a job and role: how many in each round."""
 
-    Attributes:
-        level: the next penalty is 2 ** level times the first, but for rounds done.
-        after: the round after its last missed duty.
-    """
+    counts: Mapping[RoundIndex, int] = field(default_factory=dict)
 
-    level: int = 0
-    after: int = 0
+    def before(self, round: int) -> int:
+        """Missed duties in the rounds that one of this round remembers."""
+        return sum(n for missed, n in self.counts.items() if round - MEMORY <= missed < round)
 
-    def at(self, round: RoundIndex, start: RoundIndex) -> int:
-        """The level that a missed duty in this round is penalised at, of a holder since round
-        `start`."""
-        return max(0, self.level - max(0, round - max(start, self.after)))
-
-    def missed(self, round: RoundIndex, start: RoundIndex) -> MissRecord:
+    def missed(self, round: RoundIndex) -> MissRecord:
         """The record with one more missed duty."""
-        return MissRecord(self.at(round, start) + 1, max(self.after, round + 1))
+        return MissRecord({**self.counts, round: self.counts.get(round, 0) + 1})
+
+    def charge(self, round: RoundIndex, bond: int, penalty_bps: int) -> Wei:
+        """Wei that one more missed duty in this round costs.
+
+        One that is reported behind later ones pays for what those would have cost with it.
+        """
+        here = self.before(round) + self.counts.get(round, 0)
+        amount: int = penalty(bond, penalty_bps, here)
+        for later in range(round + 1, round + MEMORY + 1):
+            before, count = self.before(later), self.counts.get(RoundIndex(later), 0)
+            with_it = penalty(bond, penalty_bps, before + count)
+            amount += bool(count) * (with_it - penalty(bond, penalty_bps, before))
+        return Wei(amount)
 
 
-def penalty(bond: int, penalty_bps: int, level: int) -> Wei:
-    """Wei that a missed duty at this level takes.
+def penalty(bond: int, penalty_bps: int, others: int) -> Wei:
+    """Wei that a missed duty costs after so many others that it remembers.
 
     Args:
         bond: as the terms have it, whatever is left of it.
     """
-    return Wei(min(bond // MOST, first_penalty(bond, penalty_bps) << level))
+    return Wei(min(bond // MOST, first_penalty(bond, penalty_bps) << others))
 
 
 def first_penalty(bond: int, penalty_bps: int) -> Wei:
     """Wei of a first missed duty, where an eighth of the bond is not less."""
     return Wei(-(-bond * penalty_bps // WHOLE_BPS))
+
+
+def fees_above(terms: Terms, params: Params, round: RoundIndex) -> Wei:
+    """Wei by which the fees of a seat's auditors are above a first penalty: nobody can score what
+    they said without its key, and they are paid."""
+    auditors = 2 if round + 1 == terms.rounds else 1
+    first = first_penalty(terms.provider_bond, params.penalty_bps)
+    return Wei(max(0, auditors * terms.duty_fee - first))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a holder has to lose, and what its account missed before.
+
+    Attributes:
+        role: whose bond in the terms is the measure.
+        left: wei that are left of the bond.
+        penalties: wei that missed duties of the holder took.
+    """
+
+    role: Role
+    record: MissRecord
+    left: int
+    penalties: int
+
+
+def taken(
+    terms: Terms, params: Params, standing: Standing, round: RoundIndex, kind: MissedDuty
+) -> Wei:
+    """Wei that the contract takes of the bond for one more missed duty in this round."""
+    whole = terms.provider_bond if standing.role is Role.PROVIDER else terms.verifier_bond
+    amount: int = standing.record.charge(round, whole, params.penalty_bps)
+    if kind is MissedDuty.KEY:
+        amount += fees_above(terms, params, round)
+    return Wei(min(amount, whole // MOST - standing.penalties, standing.left))

@@ -106,13 +106,15 @@ def _training(running: OpenRound, holder: HolderId) -> Iterator[Obligation]:
 def _keys(
     view: JobView, settled_round: SettledRound, holder: HolderId, now: int
 ) -> Iterator[Obligation]:
-    """Of a drawn seat. After keys_end it is late, and saves the bond until somebody takes it."""
+    """Of a drawn seat. After keys_end it is late, and gives nothing back; auditors are scored by it
+    all the same."""
     clock = settled_round.clock
     if now < clock.open_end or view.providers[holder].is_slashed:
         return
-    until = next(end for end in (clock.keys_end, clock.half, clock.window_end) if now < end)
+    until = next(end for end in (clock.keys_end, clock.window_end) if now < end)
     for seat in map(SeatIndex, bits(settled_round.drawn)):
-        if settled_round.seats[seat] == holder and seat not in settled_round.keys:
+        is_shown = seat in settled_round.keys or seat in settled_round.late_keys
+        if settled_round.seats[seat] == holder and not is_shown:
             yield Obligation(Duty.KEY, settled_round.round, until, holder, (seat,))
 
 
@@ -217,12 +219,9 @@ def is_played(
 
 
 def _moves(view: JobView, account: Address) -> Iterator[Obligation]:
-    """Games in which it is the account's turn, as the one who said or as the one who doubts.
-
-    None where the bond is gone already: then nobody loses any more.
-    """
+    """Games in which it is the account's turn, as the one who said or as the one who doubts."""
     for game in view.games.values():
-        if not game.deadline or view.is_slashed(game.claim):
+        if not game.deadline:
             continue
         if account == (game.claim.holder if game.is_holders_turn else game.challenger):
             yield _move(game)

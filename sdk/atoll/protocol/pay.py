@@ -134,12 +134,20 @@ def may_earn(terms: Terms, settled_round: SettledRound, *, is_last: bool) -> Wei
     return Wei(segments * terms.segment_pay + fees)
 
 
+def sampled(terms: Terms, record: RoundRecord, *, is_last: bool) -> int:
+    """Seats that the seed draws, beside those that were excluded."""
+    revealed = record.revealed.bit_count()
+    if is_last or not terms.f:
+        return revealed
+    return audited_share(revealed, terms.share_bps, record.ready.bit_count())
+
+
 def most_duties(terms: Terms, record: RoundRecord, *, is_last: bool) -> int:
     """Of all auditors together; a seat without any segment, which none has to do again, is in."""
     revealed, ready = record.revealed.bit_count(), record.ready.bit_count()
     if is_last:
         return min(LAST_AUDITORS, ready) * revealed
-    count = audited_share(revealed, terms.share_bps, ready) if terms.f else revealed
+    count = sampled(terms, record, is_last=is_last)
     return len(draw_seats(record.audit_seed, record.revealed, record.excluded, count))
 
 

@@ -11,7 +11,14 @@ from typing import Any, Final
 
 from atoll.protocol import events as ev
 from atoll.protocol.audits import AUDIT_HANDLERS
-from atoll.protocol.clocks import AuditClock, last_audits, last_moment, seed_due, votes_end
+from atoll.protocol.clocks import (
+    MOST_REPEATS,
+    AuditClock,
+    last_audits,
+    last_moment,
+    seed_due,
+    votes_end,
+)
 from atoll.protocol.committee_draws import audited_share, draw_duties, draw_seats, next_committee
 from atoll.protocol.disputes import DISPUTE_HANDLERS
 from atoll.protocol.events import ContractEvent
@@ -133,6 +140,11 @@ def _reveal_opened(view: JobView, event: ev.RevealOpened, block: BlockRef) -> Jo
     return _with(view, phase=Phase.REVEAL, deadline=event.deadline)
 
 
+def _phase_repeated(view: JobView, event: ev.PhaseRepeated, block: BlockRef) -> JobView:
+    """Fewer than half of the seats were in time: nobody misses."""
+    return _with(view, deadline=event.deadline)
+
+
 def _miss(view: JobView, seats: Bitmap) -> JobView:
     """These seats' holders owed the phase that is over: nobody holds them now."""
     running = _running(view)
@@ -183,7 +195,7 @@ def _said(view: JobView, event: ev.Voted, block: BlockRef) -> JobView:
 def _committee_drawn(view: JobView, event: ev.CommitteeDrawn, block: BlockRef) -> JobView:
     """A committee draw that did not settle is over; the next one casts its own votes."""
     running = _running(view)
-    silent = running.committee & ~to_bitmap(running.votes)
+    silent = _silent_now(running)
     drawn = _holders(view.verifiers, event.committee, event.round)
     slots = {SlotIndex(slot): holder for slot, holder in drawn.items()}
     return _with(
@@ -295,9 +307,17 @@ def _silent_in_all(running: OpenRound, settled_at: int) -> Bitmap:
 
     Who has said nothing while votes are taken may yet have lacked an update.
     """
-    is_over = settled_at >= running.votes_end
-    here = running.committee & ~to_bitmap(running.votes) if is_over else NO_BITS
+    here = _silent_now(running) if settled_at >= running.votes_end else NO_BITS
     return Bitmap(running.silent | here)
+
+
+def _silent_now(running: OpenRound) -> Bitmap:
+    """Slots that missed their vote in the committee draw that runs: none where most were silent, in
+    the first of a round."""
+    silent = running.committee & ~to_bitmap(running.votes)
+    is_standstill = 2 * silent.bit_count() > running.committee.bit_count()
+    is_early = running.committee_draw < MOST_REPEATS
+    return NO_BITS if is_standstill and is_early else Bitmap(silent)
 
 
 def _drawn(
@@ -340,6 +360,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Committed: _committed,
     ev.Stopped: _stopped,
     ev.RevealOpened: _reveal_opened,
+    ev.PhaseRepeated: _phase_repeated,
     ev.Revealed: _revealed,
     ev.MergeOpened: _merge_opened,
     ev.AuditSeeded: _audit_seeded,

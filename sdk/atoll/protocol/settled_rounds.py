@@ -63,6 +63,8 @@ class SettledRound:
         audit_reports, opened_reports: by auditor, before and after the opening.
         keys: shown, whether they are what was committed to or not.
         early_keys: shown before the settlement; known to all, and not shown for any rule.
+        in_time: seats whose holders showed a key in OPEN's end and KEYS, whatever it was.
+        late_keys: shown after KEYS; auditors are scored by them, and the seat has missed.
         leaks: keys that somebody else showed first, and who.
         late: votes cast after the settlement, by member.
         dropped: accusations that their authors did not play, by author and seat.
@@ -98,6 +100,8 @@ class SettledRound:
     dropped: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
     proven: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
     early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
+    late_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
+    in_time: Bitmap = NO_BITS
     committee_seed: Digest = ZERO_DIGEST
     accused: Bitmap = NO_BITS
     slashed: Bitmap = NO_BITS
@@ -132,18 +136,18 @@ class SettledRound:
         return Bitmap(self.record.committee & ~self.signers & ~lacking)
 
     def key_of(self, seat: SeatIndex) -> Digest | None:
-        """The key that was committed to, once it is shown."""
-        key, told = self.keys.get(seat), self.reveals.get(seat)
-        if key is None or told is None or key_hash(key) != told.reveal.key_hash:
-            return None
-        return key
+        """The key that was committed to, once it is shown in time."""
+        return self._committed(self.keys, seat)
 
     def known_key(self, seat: SeatIndex) -> Digest | None:
-        """The key that was committed to, shown in time or too early."""
-        early, told = self.early_keys.get(seat), self.reveals.get(seat)
-        if early is None or told is None or key_hash(early) != told.reveal.key_hash:
-            return self.key_of(seat)
-        return early
+        """The key that was committed to, shown in time, too early or too late."""
+        every = (self._committed(k, seat) for k in (self.early_keys, self.keys, self.late_keys))
+        return next((key for key in every if key is not None), None)
+
+    def _committed(self, keys: Mapping[SeatIndex, Digest], seat: SeatIndex) -> Digest | None:
+        key, told = keys.get(seat), self.reveals.get(seat)
+        is_it = key is not None and told is not None and key_hash(key) == told.reveal.key_hash
+        return key if is_it else None
 
     def slot_of(self, holder: HolderId) -> SlotIndex | None:
         """The slot that the holder has in this round's pool."""

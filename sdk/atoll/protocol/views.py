@@ -13,7 +13,6 @@ from typing import Final
 from atoll.errors import ProtocolError
 from atoll.protocol.clocks import last_moment
 from atoll.protocol.game_records import Accusation, GameRecord, parties, window_of
-from atoll.protocol.games.moves import Claim
 from atoll.protocol.holders import Holder
 from atoll.protocol.missed_duties import MissRecord
 from atoll.protocol.open_rounds import OpenRound
@@ -226,11 +225,6 @@ class JobView:
             for game in self.games.values()
             if game.is_open and parties(game.claim) == (self.job_id, role, holder)
         )
-
-    def is_slashed(self, claim: Claim) -> bool:
-        """Whether the holder that a claim is of has lost its bond, to a game or otherwise."""
-        about = parties(claim)
-        return about is not None and self.holders(about[1])[about[2]].is_slashed
 
     def is_final(self, role: Role, holder: HolderId, round: RoundIndex, now: int) -> bool:
         """Whether nothing can change what a holder is owed for a settled round any more."""

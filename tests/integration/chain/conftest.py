@@ -96,8 +96,8 @@ def hider(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def emptied(answer: dict[str, Any]) -> str:
         result = answer.get("result")
-        if isinstance(result, dict) and "logsBloom" in result:
-            result |= {"logsBloom": f"0x{0:0512x}", "transactions": []}
+        if isinstance(result, dict) and "parentHash" in result:
+            result |= {"transactions": []}
         return json.dumps({**answer, "result": [] if isinstance(result, list) else result})
 
     monkeypatch.setitem(FAULTS, "emptied", emptied)

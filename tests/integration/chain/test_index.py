@@ -80,9 +80,9 @@ async def index(chain: AtollChain, tmp_path: Path) -> AsyncIterator[EventIndex]:
     opened.close()
 
 
-MOMENTS = {1: 3, 2: 6}
-"""Questions of a poll that finds so many blocks. Of one: the head, its logs, its receipts, since it
-names the tip. Of two, the tip and the block between are asked for, too, and receipts twice.
+MOMENTS = {1: 3, 2: 5}
+"""Questions of a poll that finds so many blocks. Of one: the head, its logs, their heads, since it
+names the tip. Of two, the tip and the block between are asked for, too.
 """
 
 

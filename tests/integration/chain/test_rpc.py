@@ -15,9 +15,9 @@ from atoll.chain import rpc as rpc_module
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower
+from atoll.chain.headers import HeaderReader
 from atoll.chain.index import EventIndex, Rewound
 from atoll.chain.indexed import Indexed
-from atoll.chain.logs import LogReader
 from atoll.chain.txconfig import QueueConfig
 from atoll.chain.txqueue import TxQueue
 from atoll.errors import ChainError, RpcUnavailable
@@ -120,9 +120,8 @@ async def test_a_null_block_is_believed_of_a_shorter_chain_only(
         with pytest.raises(RpcUnavailable, match=f"it has no block {height}, and has later ones"):
             await chain.block(height)
         proxy._draw = real_draw  # type: ignore[method-assign]
-        chain.events = LogReader(chain.provider, ())
-        found = await chain.block(height)
-        assert found is not None and found.number == height
+        found = await HeaderReader(chain.provider).header(height)
+        assert found is not None and found.ref.number == height
         await chain.close()
 
 
@@ -161,11 +160,11 @@ async def test_one_endpoint_with_a_chain_of_its_own_is_not_believed_where_two_ha
         assert announced(await index.poll()) == urls
         last = await chain.block(index.confirmed)
         assert last is not None
-        assert index._tip() == last
+        assert index._store.tip() == last
         assert bytes(last.hash) == bytes.fromhex(
             anvil.ask("eth_getBlockByNumber", "latest", False)["hash"][2:]
         )
-        assert believing._tip() != index._tip()
+        assert believing._store.tip() != index._store.tip()
         more = await announce(anvil, deployment, accounts[2])
         changes = await index.poll()
         assert announced(changes) == more
@@ -198,14 +197,14 @@ async def test_an_endpoint_that_hides_logs_behind_the_right_hash_hides_none_wher
     ):
         alone = await AtollChain.connect(proxy.url, deployment)
         believing = EventIndex(alone, confirmations=0, path=tmp_path / "believing")
-        assert announced(await believing.poll()) == []
+        with pytest.raises(RpcUnavailable, match="not those that the chain's state"):
+            await believing.poll()
 
         endpoints = [anvil.url, honest.url]
         endpoints.insert(place, proxy.url)
         chain = await AtollChain.connect(endpoints, deployment, 2)
         index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
         assert announced(await index.poll()) == urls
-        assert chain.provider.preferred()[-1] == proxy.url
         for each in (believing, index):
             each.close()
         for opened in (alone, chain):
@@ -266,9 +265,9 @@ async def test_receipts_that_each_count_their_logs_from_0_are_put_right(
         return await ask(method, params, lambda value: read([anew(item) for item in value]))
 
     monkeypatch.setattr(chain.provider, "ask", as_ganache)
+    assert list(await chain.events.in_receipts(anvil.height())) == wanted
     index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
     assert sorted(announced(await index.poll())) == urls
-    assert await chain.logs(anvil.height(), anvil.height()) == wanted
     assert chain.events.excluded == 0
     index.close()
     await chain.close()
@@ -290,21 +289,6 @@ async def test_receipts_that_leave_logs_out_are_no_witness(
         assert announced(await index.poll()) == urls
         index.close()
         await chain.close()
-
-
-async def test_a_bloom_that_is_only_alike_holds_nothing_up(
-    anvil: Anvil, deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As if every block's bloom said that it may have one of our logs."""
-    chain = await AtollChain.connect(anvil.url, deployment)
-    monkeypatch.setattr(chain.events, "may_hold", lambda bloom: True)
-    anvil.mine(5)
-    index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
-    await index.poll()
-    assert index.confirmed == anvil.height()
-    assert chain.events.excluded == 0
-    index.close()
-    await chain.close()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -14,7 +14,6 @@ from tests.integration.protocol.live import Contract, Live
 from tests.unit.protocol.script import WATCHER
 
 from atoll.protocol.claims import shown
-from atoll.protocol.game_records import parties
 from atoll.protocol.keeper_calls import KeeperCall, KeeperCallKind, burnable_to, keeper_calls
 from atoll.protocol.pay import claimable_to
 from atoll.protocol.settled_rounds import SettledRound
@@ -65,9 +64,9 @@ def _key(one: KeeperCall) -> Key:
             return (one.call, one.seat)
         case KeeperCallKind.PENALISE_MEMBER | KeeperCallKind.ABSENT:
             return (one.call, one.round, one.holder)
-        case KeeperCallKind.REPORT_MISSING_KEY | KeeperCallKind.NO_KEY | KeeperCallKind.LEAK:
+        case KeeperCallKind.REPORT_MISSING_KEY | KeeperCallKind.LEAK:
             return (one.call, one.round, one.seat)
-        case KeeperCallKind.RELEASE | KeeperCallKind.END_SLASHED:
+        case KeeperCallKind.RELEASE:
             return (one.call, one.role, one.holder)
     return (one.call, one.round, one.holder, one.seat)
 
@@ -97,10 +96,6 @@ def _everything(net: Live, now: int) -> Iterator[Asked]:
     for role, holders in ((Role.PROVIDER, view.providers), (Role.VERIFIER, view.verifiers)):
         for id in holders:
             yield (KeeperCallKind.RELEASE, role, id), chain.members, "release", (job, role, id)
-    sets = {game.claim.set: parties(game.claim) for game in view.games.values() if game.is_open}
-    for each, about in sets.items():
-        assert about is not None
-        yield (KeeperCallKind.END_SLASHED, *about[1:]), chain.game, "endSlashed", (each,)
     for settled_round in view.settled:
         yield from _of_seats(net, settled_round)
         for id in view.verifiers:
@@ -147,7 +142,6 @@ def _of_seats(net: Live, settled_round: SettledRound) -> Iterator[Asked]:
                 "reportMissingKey",
                 (evidence,),
             )
-        yield (KeeperCallKind.NO_KEY, round, seat), audits, "noKey", (evidence,)
         if seat in settled_round.leaks:
             about = (net.job, round, NO_HOLDER, settled_round.seats[seat])
             yield (
@@ -182,5 +176,6 @@ def _of_auditor(net: Live, settled_round: SettledRound, id: HolderId) -> Iterato
 
 def _keys(settled_round: SettledRound, seat: SeatIndex) -> list[object]:
     """What is known of a seat that revealed; the right one may be among them."""
-    known = [settled_round.keys.get(seat), settled_round.early_keys.get(seat)]
+    kinds = (settled_round.keys, settled_round.early_keys, settled_round.late_keys)
+    known = [keys.get(seat) for keys in kinds]
     return [key for key in known if key is not None] if seat in settled_round.reveals else []

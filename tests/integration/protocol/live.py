@@ -88,8 +88,10 @@ class Chain:
         self.token, self.policy = token, self.deploy(policy)
         delays, policies = (7 * 86_400, 2 * 86_400, LONGEST_GAME), [self.policy.address]
         config = self.deploy("Config", token.address, owner, PARAMS, *delays, policies)
+        self.config = config
         self.stakes = self.deploy("Stakes", config.address)
-        game = self.deploy("Game", token.address, LONGEST_GAME, address("judge"))
+        judge = self.deploy("Judge", [])
+        game = self.deploy("Game", token.address, LONGEST_GAME, judge.address)
         self.game = game
         asked = [self.next_address(count) for count in (3, 4, 5)]
         self.jobs = self.deploy("Jobs", config.address, *asked, game.address)
@@ -208,7 +210,6 @@ class Live(Network):
         chain_id = int(chain.anvil.ask("eth_chainId"), 16)
         self.domain, self.job = Domain(chain_id, chain.rounds.address), JobId(created.job_id)
         self.folded = apply(JobView.of(self.domain, self.job), created, self._ref())
-        self.has_stake_behind = True
         self.view, self.log, self.now = self.folded, [], chain.now
         self.is_live = True
 
@@ -432,10 +433,6 @@ class Live(Network):
     def report_missing_key(self, round: int, seat: int) -> None:
         sent = (WATCHER, self.chain.audits, "reportMissingKey", self._shown(round, seat))
         self.both(sent, lambda: super(Live, self).report_missing_key(round, seat))
-
-    def no_key(self, round: int, seat: int, by: Address) -> None:
-        sent = (by, self.chain.audits, "noKey", self._shown(round, seat))
-        self.both(sent, lambda: super(Live, self).no_key(round, seat, by))
 
     def report_absent(self, round: int, id: int) -> None:
         settled_round = self.settled[round]

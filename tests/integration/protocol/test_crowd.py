@@ -8,17 +8,20 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from eth_utils.crypto import keccak
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
 from tests.integration.protocol.anybody import differences
 from tests.integration.protocol.crowd import FEW, MANY, MOVE, OUTSIDER, Asked, Crowd, bls_secret
 from tests.integration.protocol.getters import compared, owners_compared
 from tests.integration.protocol.live import START, SUBMITTER, Chain, Live, live_terms
+from tests.integration.protocol.orders import another_order, heads_of
 from tests.unit.protocol.models import PROGRAM
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS
 
 from atoll.chain.contracts import AtollChain
-from atoll.chain.follower import Follower
+from atoll.chain.follower import Fold, Follower
 from atoll.chain.index import EventIndex
+from atoll.chain.log_heads import behind_of
 from atoll.job.account import statements
 from atoll.job.holdings import HeldByContracts, holdings
 from atoll.protocol import bls
@@ -28,6 +31,8 @@ BLOCKS = 80
 COMMITTEE = 32
 ASKED = 0.2
 """How often the contracts are asked what they would take of anybody, too."""
+ORDERS = 10
+LOG_HEAD = f"0x{keccak(b'logHead(uint256)')[:4].hex()}"
 LOOKS, REORGS, DEEPEST = 0.7, 0.15, 8
 """How often a follower looks, and blocks are taken back; fewer than so many."""
 
@@ -73,13 +78,13 @@ def crowd_of(chain: Chain, rng: random.Random, signers: tuple[Address, ...] = FE
 def check_holdings(crowd: Crowd) -> set[str]:
     """Of everybody, what earnings tell is what the contracts hold; which amounts there were."""
     chain, had = crowd.chain, set()
-    owed = dict.fromkeys((*crowd.everybody, *VERIFIERS))
-    for account in owed:
-        has = holdings(crowd.events, account, owed)
+    everybody = dict.fromkeys((*crowd.everybody, *VERIFIERS))
+    for account in everybody:
+        has = holdings(crowd.events, account)
         stakes = [chain.call(chain.stakes, "stakeOf", account, role) for role in Role]
         found = HeldByContracts(
             sum(active + unbonding for active, _, unbonding in stakes),
-            {who: chain.call(chain.game, "owed", who)[0] for who in owed},
+            chain.call(chain.game, "owed", account)[0],
             chain.call(chain.jobs, "keptOf", account)[0],
         )
         assert list(has.faults(found)) == []
@@ -106,6 +111,24 @@ def end_games(crowd: Crowd) -> None:
         check(crowd)
 
 
+def check_orders(crowd: Crowd, rng: random.Random) -> None:
+    """Whatever order of two contracts' logs in a block leads to the same heads, the view is one."""
+    behind = behind_of(crowd.deployment.addresses)
+    heads = heads_of(crowd.raws, behind)
+    for key, head in heads.items():
+        call = {"to": key.contract, "data": LOG_HEAD + f"{key.job:064x}"}
+        word = crowd.chain.anvil.ask("eth_call", call, "latest")
+        assert bytes.fromhex(word[2:]) == head, key
+    for _ in range(ORDERS):
+        order = another_order(crowd.raws, behind, rng)
+        assert order != sorted(order)
+        assert heads_of([crowd.raws[n] for n in order], behind) == heads
+        fold = Fold(crowd.deployment, None)
+        fold.fold_all(crowd.items[n] for n in order)
+        assert fold.rejected == 0
+        assert fold.views[crowd.job] == crowd.view
+
+
 @pytest.mark.parametrize("policy", ["EcdsaPolicy"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_view_is_what_the_contracts_answer_whatever_anybody_sends(
@@ -122,6 +145,7 @@ def test_a_view_is_what_the_contracts_answer_whatever_anybody_sends(
             assert differences(Asked(crowd)) == set()
     end_games(crowd)
     had |= check_holdings(crowd)
+    check_orders(crowd, rng)
     assert {"bonds", "slashed"} <= had
     assert {"join", "enrol", "ready", "commit", "sealAuditReport", "key", MOVE} <= crowd.taken
 

@@ -132,19 +132,15 @@ def test_keys_that_are_missing_or_wrong_lose_pay_and_then_the_bond(chain: Chain)
     net.show_key(round, 1, script.secrets[round, 0][0])
     net.wait_until(ends["keys"])
     net.report_missing_key(round, 2)
-    net.wait_until(ends["half"])
+    net.show_key(round, 1, script.secrets[round, 1][0])
     calls = {(one.call, one.seat) for one in keeper_calls(net.folded, net.chain.now)}
-    assert {
-        (KeeperCallKind.NO_KEY, 1),
-        (KeeperCallKind.NO_KEY, 2),
-        (KeeperCallKind.REPORT_MISSING_KEY, 1),
-    } <= calls
-    net.no_key(round, 1, WATCHER)
-    net.no_key(round, 2, WATCHER)
+    missing = {seat for call, seat in calls if call is KeeperCallKind.REPORT_MISSING_KEY}
+    assert missing == {1}, "shown, and late"
+    net.report_missing_key(round, 1)
     net.check()
-    lost = [holder for holder in net.folded.providers.values() if holder.is_slashed]
-    assert {holder.index for holder in lost} == {1, 2}
-    assert all(holder.bond == 0 and holder.lost_from == round for holder in lost)
+    keyless = [holder for holder in net.folded.providers.values() if holder.penalties]
+    assert {holder.index for holder in keyless} == {1, 2}
+    assert not any(holder.is_slashed for holder in net.folded.providers.values())
     net.wait_until(ends["window"])
     finish(net)
     net.check()
@@ -307,7 +303,6 @@ def carry_out(net: Live, one: KeeperCall) -> None:
         KeeperCallKind.PENALISE_MEMBER: lambda: net.penalise_member(round, id),
         KeeperCallKind.ABSENT: lambda: net.report_absent(round, id),
         KeeperCallKind.REPORT_MISSING_KEY: lambda: net.report_missing_key(round, seat),
-        KeeperCallKind.NO_KEY: lambda: net.no_key(round, seat, WATCHER),
         KeeperCallKind.CONTEST: lambda: net.contest(round, id, seat, WATCHER),
         KeeperCallKind.SETTLE_CONTEST: lambda: net.settle_contest(round, id, seat),
         KeeperCallKind.LEAK: lambda: net.leak(round, seat, net.settled[round].keys[seat], WATCHER),

@@ -17,7 +17,7 @@ from tests.unit.protocol.script import Script
 from atoll.protocol import missed_duties, pay
 from atoll.protocol.holders import Holder
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.types import NO_ROUND, Phase, SeatIndex
+from atoll.protocol.types import NO_ROUND, Phase, RoundIndex, SeatIndex
 
 ROUNDS, SEATS, WHOLE, PART = 9, 4, 8, 3
 FULL = 3
@@ -153,9 +153,8 @@ def test_coming_back_after_each_missed_duty_costs_more_each_time() -> None:
     """An account that fills its bucket, joins again and fills it again."""
     bond, record, start, penalties = 1_000_000, missed_duties.MissRecord(), 0, list[int]()
     for _ in range(6):
-        round = start + 1  # short in both of its first rounds
-        penalties.append(missed_duties.penalty(bond, FIRST_PENALTY_BPS, record.at(round, start)))  # type: ignore[arg-type]
-        record = record.missed(round, start)  # type: ignore[arg-type]
-        start = round + 10
+        round = RoundIndex(start + 1)  # short in both of its first rounds
+        penalties.append(record.charge(round, bond, FIRST_PENALTY_BPS))
+        record, start = record.missed(round), round + 1
     assert penalties == sorted(penalties)
     assert penalties[0] == bond // 100

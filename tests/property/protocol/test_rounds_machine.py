@@ -199,8 +199,6 @@ class AnyJob(RuleBasedStateMachine):
                 net.report_absent(round, id)
             case KeeperCallKind.REPORT_MISSING_KEY:
                 net.report_missing_key(round, seat)
-            case KeeperCallKind.NO_KEY:
-                net.no_key(round, seat, WATCHER)
             case _:
                 self.pay_or_contest(one)
 
@@ -318,10 +316,9 @@ class AnyJob(RuleBasedStateMachine):
             if m.slashed:
                 assert seen.lost_from == m.lost_from
             record = self.net.view.miss_records.get((role, m.account), missed_duties.MissRecord())
-            assert (record.level, record.after) == self.net.levels.get((role, m.account), (0, 0))
-            if m.penalties:
-                penalty = missed_duties.penalty(self.net.terms.provider_bond, 100, record.level)
-                assert 0 < penalty <= self.net.terms.provider_bond // 8
+            rounds = (round for round, n in record.counts.items() for _ in range(n))
+            assert sorted(rounds) == sorted(self.net.misses.get((role, m.account), []))
+            assert seen.penalised == m.penalised <= self.net.terms.provider_bond // 8
 
     @invariant()
     def rounds_are_the_same(self) -> None:
@@ -343,7 +340,8 @@ class AnyJob(RuleBasedStateMachine):
             assert numbers(seen.signers) == settled_round.signed
             assert dict(seen.seats) | settled_round.holders == dict(seen.seats)
             assert numbers(seen.silent) == settled_round.absent
-            assert set(seen.keys) == set(settled_round.keys)
+            assert set(seen.keys) | set(seen.late_keys) == set(settled_round.keys)
+            assert numbers(seen.in_time) == settled_round.in_time
 
     @invariant()
     def money_is_the_same_and_never_too_much(self) -> None:

@@ -12,16 +12,16 @@ from typing import Any
 
 from aiohttp import web
 from tests.support.identities import DOMAIN, address
+from tests.unit.chain import heads
 from tests.unit.chain.test_endpoints import served
 from tests.unit.chain.test_log_decode import log_of
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog
 from atoll.chain.deployment import Deployment
-from atoll.chain.logs import bloom_of
 from atoll.protocol.events import GatewayAnnounced
 
-DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
+DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Config": heads.CONFIG})
 STRANGE = RawLog(address("a stranger"), (), b"", 0, bytes(32), 0)
 Lie = Callable[[str, list[Any], Any], Any]
 """What is answered to a question instead of the truth."""
@@ -54,15 +54,21 @@ class Blocks:
         ]  # fmt: skip
 
     def block(self, number: int) -> dict[str, Any]:
-        logs = self.logs(number)
-        named = (
-            bytes.fromhex(each[2:]) for log in logs for each in (log["address"], *log["topics"])
-        )
         return {
             "number": hex(number), "hash": word(number + 1), "parentHash": word(number),
-            "timestamp": hex(10 * number), "logsBloom": f"0x{bloom_of(named):0512x}",
-            "transactions": [log["transactionHash"] for log in logs],
+            "timestamp": hex(10 * number),
+            "transactions": [log["transactionHash"] for log in self.logs(number)],
         }  # fmt: skip
+
+    def heads(self, call: dict[str, Any], number: int) -> str:
+        """The words of state behind that block."""
+        ours = (
+            heads.timed(log, 10 * at)
+            for at in range(number + 1)
+            if self.announcements.get(at)
+            for log in self.logs(at)
+        )
+        return heads.answer(call, ours)
 
     def receipts(self, number: int) -> list[dict[str, Any]]:
         return [
@@ -82,6 +88,10 @@ class Blocks:
             first, end = (int(params[0][name], 16) for name in ("fromBlock", "toBlock"))
             logs = (log for at in range(first, min(end, last) + 1) for log in self.logs(at))
             return [log for log in logs if log["address"] == DOMAIN.rounds]
+        if method == "eth_call":
+            at = params[1]
+            number = int(at["blockHash"], 16) - 1 if isinstance(at, dict) else int(at, 16)
+            return self.heads(params[0], number) if number <= last else None
         number = last if params[0] == "latest" else int(params[0], 16)
         if number > last:
             return None

@@ -22,7 +22,7 @@ LEAST = 2
 def block(number: int) -> dict[str, object]:
     return {
         "number": hex(number), "hash": f"0x{number + 1:064x}", "parentHash": f"0x{number:064x}",
-        "timestamp": "0x1", "logsBloom": f"0x{0:0512x}", "transactions": [],
+        "timestamp": "0x1", "transactions": [],
     }  # fmt: skip
 
 

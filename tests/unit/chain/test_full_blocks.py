@@ -5,17 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import cast
 
 import aiohttp
 import pytest
 
-from atoll.chain import logs, replies
-from atoll.chain.decode import RawLog
-from atoll.chain.logs import LogReader
-from atoll.chain.response_checks import BlockHeader
-from atoll.chain.rpc import FailoverProvider
-from atoll.protocol.types import BlockRef, Digest
+from atoll.chain import replies
 
 BLOCK_GAS = 60_000_000
 LOG_GAS = 375 + 2 * 2
@@ -77,37 +72,3 @@ async def test_what_has_come_of_an_answer_buys_time_for_the_rest(
     except TimeoutError:
         assert not is_read
     assert len(found) == (first + 1) * is_read
-
-
-async def test_few_full_blocks_are_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixteen of them would be a gigabyte."""
-    headers = [
-        BlockHeader(
-            BlockRef(n, Digest(bytes([n] * 32)), n), Digest(bytes([n - 1] * 32)), -1, ("0x",), 0
-        )
-        for n in range(1, 21)
-    ]
-    running, most = 0, 0
-
-    async def witnessed(_: LogReader, __: BlockHeader) -> list[RawLog]:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0)
-        running -= 1
-        return []
-
-    async def known(*_: Any) -> list[BlockHeader]:
-        return headers
-
-    class NoLogs:
-        async def ask_several(self, *question: Any) -> list[Any]:
-            *_, read = question
-            return [read([])]
-
-    monkeypatch.setattr(LogReader, "_witnessed", witnessed)
-    monkeypatch.setattr(LogReader, "_headers", known)
-    monkeypatch.setattr(LogReader, "may_hold", lambda *_: True)
-    reader = LogReader(cast(FailoverProvider, NoLogs()), [])
-    assert await reader.read(1, 20, None) == (headers, [])
-    assert most == logs.WITNESSES

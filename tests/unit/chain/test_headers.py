@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.chain.logs import KEPT_HEADERS, LogReader
+from atoll.chain.headers import KEPT_HEADERS, HeaderReader
 from atoll.chain.response_checks import BlockHeader
 from atoll.chain.rpc import FailoverProvider
 
@@ -29,7 +29,6 @@ class OneChain:
                 "hash": f"0x{name:064x}",
                 "parentHash": parent,
                 "timestamp": "0x1",
-                "logsBloom": f"0x{0:0512x}",
                 "transactions": [],
                 "baseFeePerGas": "0x0",
             }
@@ -47,11 +46,11 @@ def chain() -> OneChain:
 
 
 @pytest.fixture
-def reader(chain: OneChain) -> LogReader:
-    return LogReader(cast(FailoverProvider, chain), [])
+def reader(chain: OneChain) -> HeaderReader:
+    return HeaderReader(cast(FailoverProvider, chain))
 
 
-async def follow(chain: OneChain, reader: LogReader, names: range) -> None:
+async def follow(chain: OneChain, reader: HeaderReader, names: range) -> None:
     for name in names:
         chain.grow(name)
         await reader.newest()
@@ -63,7 +62,7 @@ def names(headers: list[BlockHeader | None]) -> list[int | None]:
 
 
 async def test_a_block_that_was_seen_as_the_newest_is_not_asked_for(
-    chain: OneChain, reader: LogReader
+    chain: OneChain, reader: HeaderReader
 ) -> None:
     await follow(chain, reader, range(100, 105))
     assert names([await reader.header(n) for n in range(5)]) == [100, 101, 102, 103, 104]
@@ -71,7 +70,7 @@ async def test_a_block_that_was_seen_as_the_newest_is_not_asked_for(
 
 
 async def test_one_that_was_missed_is_and_so_are_those_below_it(
-    chain: OneChain, reader: LogReader
+    chain: OneChain, reader: HeaderReader
 ) -> None:
     await follow(chain, reader, range(100, 103))
     chain.grow(103)  # nobody looked
@@ -80,7 +79,7 @@ async def test_one_that_was_missed_is_and_so_are_those_below_it(
     assert chain.asked == ["0x3", "0x2"]
 
 
-async def test_a_chain_that_turned_has_other_blocks(chain: OneChain, reader: LogReader) -> None:
+async def test_a_chain_that_turned_has_other_blocks(chain: OneChain, reader: HeaderReader) -> None:
     await follow(chain, reader, range(100, 105))
     del chain.blocks[3:]
     chain.grow(203)
@@ -90,7 +89,7 @@ async def test_a_chain_that_turned_has_other_blocks(chain: OneChain, reader: Log
 
 
 async def test_the_newest_is_asked_for_anew_unless_it_may_be_older(
-    chain: OneChain, reader: LogReader
+    chain: OneChain, reader: HeaderReader
 ) -> None:
     await follow(chain, reader, range(100, 101))
     chain.grow(101)
@@ -98,7 +97,7 @@ async def test_the_newest_is_asked_for_anew_unless_it_may_be_older(
     assert chain.asked == ["latest"]
 
 
-async def test_so_many_are_kept_and_no_more(chain: OneChain, reader: LogReader) -> None:
+async def test_so_many_are_kept_and_no_more(chain: OneChain, reader: HeaderReader) -> None:
     await follow(chain, reader, range(100, 100 + KEPT_HEADERS + 5))
     assert names([await reader.header(5), await reader.header(4)]) == [105, 104]
     assert chain.asked == ["0x4"]
@@ -106,7 +105,7 @@ async def test_so_many_are_kept_and_no_more(chain: OneChain, reader: LogReader) 
 
 @pytest.mark.parametrize("parents", [{4: 104}, {4: 103, 3: 104}, {3: 103}])
 async def test_blocks_that_name_one_another_in_a_circle_are_asked_for(
-    chain: OneChain, reader: LogReader, parents: dict[int, int]
+    chain: OneChain, reader: HeaderReader, parents: dict[int, int]
 ) -> None:
     """As of an endpoint that makes them up: a walk along them would hold the process for ever."""
     for name in range(100, 105):

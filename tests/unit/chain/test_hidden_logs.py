@@ -1,4 +1,4 @@
-"""Where endpoints have to agree, none hides a log behind a hash that is right; what that costs.
+"""No endpoint hides a log of a block whose state is known; what that costs.
 
 No clock decides: on a loaded machine, too, nobody is found slow but who is meant to be, and who is
 distrusted stays so.
@@ -6,7 +6,6 @@ distrusted stays so.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -14,21 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.chain.several import Blocks, Endpoint, Lie, chain_of, word
+from tests.unit.chain.several import Blocks, Endpoint, Lie, chain_of, honest
 
 from atoll.chain import agreement as agreement_module
+from atoll.chain import index as index_module
 from atoll.chain import rpc as rpc_module
 from atoll.chain.contracts import AtollChain
-from atoll.chain.index import Change, EventIndex
+from atoll.chain.index import Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
-from atoll.chain.logs import PARALLEL
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable
 from atoll.protocol.events import GatewayAnnounced
 
 SOME = {4: 1, 7: 3, 8: 1, 19: 2}
 DAY = 86_400.0
-STRANGE_BLOOM = f"0x{7:0512x}"
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +45,7 @@ def of_blocks(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Lie:
 
 
 def without_the_last(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without the last log of each block: the bloom says the same where others are like it."""
+    """Without the last log of each block."""
     last = {log["blockNumber"]: log for log in logs}
     return [log for log in logs if log is not last[log["blockNumber"]]]
 
@@ -57,11 +55,11 @@ def with_the_first_twice(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def of_logs(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Lie:
-    """Of logs and receipts alike, behind true blocks."""
+    """Of logs and receipts alike, behind true blocks and heads."""
 
     def lie(method: str, _: list[Any], truth: Any) -> Any:
         if method == "eth_getLogs":
-            return change(truth)
+            return change(truth) if truth else truth
         if method == "eth_getBlockReceipts":
             kept = change([log for receipt in truth for log in receipt["logs"]])
             names = [receipt["transactionHash"] for receipt in truth]
@@ -72,13 +70,43 @@ def of_logs(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> L
     return lie
 
 
-LIES = {
-    "a bloom of its own": of_blocks(lambda _: {"logsBloom": STRANGE_BLOOM}),
-    "no transactions": of_blocks(lambda _: {"logsBloom": f"0x{0:0512x}", "transactions": []}),
-    "fewer transactions": of_blocks(lambda block: {"transactions": block["transactions"][:1]}),
-    "receipts without a log": of_logs(without_the_last),
-    "receipts with another log": of_logs(with_the_first_twice),
+def without(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return []
+
+
+def with_another_time(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**log, "blockTimestamp": "0x1"} for log in logs]
+
+
+def in_another_block(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As far as the range that is asked for has one."""
+    return [{**logs[0], "blockNumber": logs[-1]["blockNumber"], "logIndex": "0xfff"}, *logs[1:]]
+
+
+def with_heads(change: Callable[[str], str]) -> Lie:
+    return lambda method, _, truth: change(truth) if method == "eth_call" and truth else truth
+
+
+HIDES: dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]] = {
+    "no log": without,
+    "all but the last": without_the_last,
+    "another one": with_the_first_twice,
+    "another time": with_another_time,
+    "another block": in_another_block,
 }
+LIES: dict[str, Lie] = {
+    "no transactions": of_blocks(lambda _: {"transactions": []}),
+    "fewer transactions": of_blocks(lambda block: {"transactions": block["transactions"][:1]}),
+    "other heads": with_heads(lambda words: words[:-1] + "7"),
+    "empty heads": with_heads(lambda words: words[:130] + "00" * ((len(words) - 130) // 2)),
+} | {f"logs with {name}": of_logs(change) for name, change in HIDES.items()}
+AGREED_ON = ("no transactions", "fewer transactions", "other heads", "empty heads")
+"""What endpoints have to give alike, where an agreement is asked for."""
+
+
+def of_logs_alone(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Lie:
+    lie = of_logs(change)
+    return lambda m, params, truth: lie(m, params, truth) if m == "eth_getLogs" else truth
 
 
 @asynccontextmanager
@@ -104,6 +132,92 @@ def by_number(endpoint: Endpoint) -> Counter[str]:
     return Counter({each: n for each, n in endpoint.asked.items() if each.startswith("0x")})
 
 
+@pytest.mark.parametrize("hides", HIDES)
+@pytest.mark.parametrize("beside", [0, 1])
+async def test_what_is_hidden_or_made_up_is_read_in_receipts(
+    hides: str, beside: int, tmp_path: Path
+) -> None:
+    """Of one endpoint alone, or of one more that does the same."""
+    blocks, liars = Blocks(60, SOME), [Endpoint(of_logs_alone(HIDES[hides]))] * (1 + beside)
+    async with chain_of(blocks, *liars) as chain, indexing(chain, tmp_path, 0) as index:
+        assert announced(await index.poll()) == all_of(blocks)
+        assert index.confirmed == 59
+    assert liars[0].asked["eth_getBlockReceipts"] <= len(SOME)
+
+
+@pytest.mark.parametrize("hides", HIDES)
+async def test_another_endpoint_that_has_them_costs_no_receipts(hides: str, tmp_path: Path) -> None:
+    blocks, honest_one = Blocks(60, SOME), Endpoint()
+    async with (
+        chain_of(blocks, honest_one, Endpoint(of_logs_alone(HIDES[hides]))) as chain,
+        indexing(chain, tmp_path, 0) as index,
+    ):
+        assert announced(await index.poll()) == all_of(blocks)
+    assert hides == "another one" or honest_one.asked["eth_getBlockReceipts"] <= 1
+
+
+@pytest.mark.parametrize("hides", ["no log", "all but the last"])
+async def test_receipts_that_lack_the_same_are_no_witness(hides: str, tmp_path: Path) -> None:
+    """The index waits, and has everything once an endpoint answers."""
+    blocks, endpoint = Blocks(40, SOME), Endpoint(of_logs(HIDES[hides]))
+    async with chain_of(blocks, endpoint) as chain, indexing(chain, tmp_path, 0) as index:
+        with pytest.raises(RpcUnavailable, match="not those that the chain's state"):
+            await index.poll()
+        assert list(index.history()) == [] and index.confirmed == -1
+        endpoint.lie = honest
+        assert announced(await index.poll()) == all_of(blocks)
+        assert index.confirmed == 39
+
+
+async def test_one_that_hides_all_of_a_quiet_chain_is_noticed_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it hid comes late, once and in order; nothing behind it was given before."""
+    blocks, endpoint = Blocks(10, {2: 1}), Endpoint()
+    async with chain_of(blocks, endpoint) as chain, indexing(chain, tmp_path, 0) as index:
+        assert announced(await index.poll()) == all_of(blocks)
+        endpoint.lie = of_logs_alone(without)
+        blocks.announcements = {2: 1, 12: 2, 17: 1}
+        for blocks.count in range(11, 21):
+            assert announced(await index.poll()) == []
+        monkeypatch.setattr(index_module, "CHECK_SECONDS", 0.0)
+        blocks.count = 21
+        assert announced(await index.poll()) == all_of(blocks)[1:]
+        assert announced(index.history()) == all_of(blocks)
+
+
+async def test_a_range_with_events_shows_one_that_is_hidden(tmp_path: Path) -> None:
+    blocks, endpoint = Blocks(10, {2: 1}), Endpoint()
+    async with chain_of(blocks, endpoint) as chain, indexing(chain, tmp_path, 0) as index:
+        await index.poll()
+        endpoint.lie = of_logs_alone(without_the_last)
+        blocks.count, blocks.announcements = 20, {2: 1, 12: 2, 17: 1}
+        assert announced(await index.poll()) == all_of(blocks)[1:]
+
+
+async def test_what_another_state_was_believed_of_is_void_and_no_more_than_that(
+    tmp_path: Path,
+) -> None:
+    """An endpoint with a state of its own is left for a true one: back to the last equal head."""
+    blocks, endpoint = Blocks(10, {2: 1, 4: 1}), Endpoint()
+    made_up = Blocks(10, {2: 1, 4: 1, 12: 1})
+    async with chain_of(blocks, endpoint) as chain, indexing(chain, tmp_path, 0) as index:
+        await index.poll()
+
+        def of_its_own(method: str, params: list[Any], _: Any) -> Any:
+            return made_up.answer(method, params, blocks.count - 1)
+
+        endpoint.lie = of_its_own
+        blocks.count = 15
+        assert len(announced(await index.poll())) == 1
+        endpoint.lie = honest
+        blocks.count, blocks.announcements = 20, {2: 1, 4: 1, 18: 1}
+        changes = [*await index.poll(), *await index.poll()]
+        assert [change.to_block for change in changes if isinstance(change, Rewound)] == [9]
+        assert announced(changes) == all_of(blocks)[2:]
+        assert announced(index.history()) == all_of(blocks)
+
+
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("confirmations", [0, 2])
@@ -118,7 +232,7 @@ async def test_an_endpoint_alone_hides_and_invents_nothing(
         indexing(chain, tmp_path, confirmations) as index,
     ):
         assert announced(await index.poll()) == all_of(blocks)
-        if place < 2:  # the third is not asked
+        if place < 2 and lie in AGREED_ON:  # the third is not asked
             assert chain.provider.preferred()[-1] == chain.provider.urls[place]
 
 
@@ -135,43 +249,36 @@ async def test_two_of_five_hide_and_invent_nothing_where_three_have_to_agree(
         assert announced(await index.poll()) == all_of(blocks)
 
 
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("lie", AGREED_ON)
 @pytest.mark.parametrize("place", range(2))
 async def test_where_too_few_agree_nothing_is_believed(
     lie: str, place: int, tmp_path: Path
 ) -> None:
-    blocks = Blocks(20, {4: 2})
+    blocks = Blocks(20, {4: 2, 19: 1})
     endpoints = [Endpoint()]
     endpoints.insert(place, Endpoint(LIES[lie]))
     async with (
         chain_of(blocks, *endpoints, agreement=2) as chain,
         indexing(chain, tmp_path, 0) as index,
     ):
-        told = (
-            r"1 of 2 RPC endpoints give the same (receipts of )?block \d+, and rpc_agreement is 2"
-        )
+        told = r"1 of 2 RPC endpoints give the same (block \d+|heads .*), and rpc_agreement is 2"
         with pytest.raises(RpcUnavailable, match=told):
             await index.poll()
         assert index.confirmed == -1
         assert list(index.history()) == []
 
 
-async def test_each_block_costs_as_many_questions_as_have_to_agree_and_one_where_none_have_to(
-    tmp_path: Path,
-) -> None:
-    for agreement in (1, 2, 3):
-        blocks, endpoints = Blocks(40, {}), [Endpoint() for _ in range(4)]
-        place = tmp_path / str(agreement)
+async def test_a_range_costs_the_same_however_many_blocks_it_has(tmp_path: Path) -> None:
+    for count in (40, 400):
+        blocks, endpoint = Blocks(count, SOME), Endpoint()
         async with (
-            chain_of(blocks, *endpoints, agreement=agreement) as chain,
-            indexing(chain, place, 0) as index,
+            chain_of(blocks, endpoint) as chain,
+            indexing(chain, tmp_path / str(count), 0) as index,
         ):
             await index.poll()
-        once = Counter(hex(number) for number in range(39))  # the last one is known as the newest
-        assert [by_number(each) == once for each in endpoints[:agreement]] == [True] * agreement
-        assert all(not by_number(each) for each in endpoints[agreement:])
-        newest = [each.asked["latest"] for each in endpoints]
-        assert newest == ([1, 0, 0, 0] if agreement == 1 else [1, 1, 1, 1])
+        of_events = {hex(number): 1 for number in SOME}  # whose time the logs do not say
+        questions = {"eth_chainId": 1, "latest": 1, "eth_getLogs": 1, "eth_call": 1}
+        assert endpoint.asked == Counter(questions | of_events)
 
 
 @pytest.mark.parametrize("agreement", [1, 2])
@@ -189,65 +296,7 @@ async def test_who_follows_asks_for_no_block_twice(agreement: int, tmp_path: Pat
         assert index.confirmed == 16
     assert [by_number(each).total() for each in endpoints] == [0, 0, 0]
     assert endpoints[0].asked["latest"] == 7
-
-
-@pytest.mark.parametrize("lie", ["a bloom of its own", "no transactions"])
-async def test_who_gives_another_bloom_is_asked_last_as_who_names_another_block(
-    lie: str, tmp_path: Path
-) -> None:
-    """And is not believed for what it gives as its newest block, which is asked for no more."""
-    blocks = Blocks(200, dict.fromkeys(range(200), 1))
-    liar = Endpoint(LIES[lie])
-    async with (
-        chain_of(blocks, liar, Endpoint(), Endpoint(), agreement=2) as chain,
-        indexing(chain, tmp_path, 0) as index,
-    ):
-        assert announced(await index.poll()) == all_of(blocks)
-        assert chain.provider.useless_answers > 0
-    assert by_number(liar).total() <= PARALLEL
-
-
-async def test_one_that_lies_about_old_blocks_alone_costs_no_more_than_are_asked_for_at_once(
-    tmp_path: Path,
-) -> None:
-    blocks = Blocks(200, {})
-
-    def old(method: str, params: list[Any], truth: Any) -> Any:
-        return (
-            LIES["a bloom of its own"](method, params, truth)
-            if params != ["latest", False]
-            else truth
-        )
-
-    liar, others = Endpoint(old), [Endpoint(), Endpoint()]
-    async with (
-        chain_of(blocks, liar, *others, agreement=2) as chain,
-        indexing(chain, tmp_path, 0) as index,
-    ):
-        await index.poll()
-    assert 0 < by_number(liar).total() <= PARALLEL
-    assert [by_number(each).total() for each in others] == [199, 199]
-
-
-async def test_who_names_logs_in_blocks_that_have_none_makes_nobody_read_their_receipts(
-    tmp_path: Path,
-) -> None:
-    blocks = Blocks(40, SOME)
-
-    def everywhere(method: str, params: list[Any], truth: Any) -> Any:
-        if method != "eth_getLogs":
-            return truth
-        first, last = (int(params[0][name], 16) for name in ("fromBlock", "toBlock"))
-        places = ({"blockNumber": hex(n), "blockHash": word(n + 1)} for n in range(first, last + 1))
-        return [{**truth[0], **place} for place in places]
-
-    endpoints = [Endpoint(everywhere), Endpoint(), Endpoint()]
-    async with (
-        chain_of(blocks, *endpoints, agreement=2) as chain,
-        indexing(chain, tmp_path, 0) as index,
-    ):
-        assert announced(await index.poll()) == all_of(blocks)
-    assert [each.asked["eth_getBlockReceipts"] for each in endpoints] == [len(SOME), len(SOME), 0]
+    assert endpoints[0].asked["eth_call"] == endpoints[0].asked["eth_getBlockReceipts"] == 0
 
 
 async def test_one_that_lags_is_passed_over_and_not_distrusted(tmp_path: Path) -> None:
@@ -257,30 +306,5 @@ async def test_one_that_lags_is_passed_over_and_not_distrusted(tmp_path: Path) -
         indexing(chain, tmp_path, 0) as index,
     ):
         assert announced(await index.poll()) == all_of(blocks)
-        assert chain.provider.preferred() == chain.provider.urls
-    assert by_number(endpoints[2]) == {hex(37): 1, hex(38): 1}
-
-
-async def test_one_that_is_slow_is_waited_for_no_longer_than_others_take(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It answers after all are read.
-
-    Time passes for one question at a time, once it waits for nobody but the slow one.
-    """
-    blocks, slow = Blocks(100, SOME), Endpoint(waits=asyncio.Event())
-    async with (
-        chain_of(blocks, slow, Endpoint(), Endpoint(), agreement=2) as chain,
-        indexing(chain, tmp_path, 0) as index,
-    ):
-        real = asyncio.wait
-
-        async def wait(tasks: Any, **kwargs: Any) -> Any:
-            asked = set(tasks.values()) if isinstance(tasks, dict) else set()
-            passed = {"timeout": 0} if asked == {chain.provider.urls[0]} else {}
-            return await real(tasks, **kwargs | passed)
-
-        monkeypatch.setattr(asyncio, "wait", wait)
-        assert announced(await index.poll()) == all_of(blocks)
-        assert chain.provider.preferred()[-1] == chain.provider.urls[0]
-    assert 0 < by_number(slow).total() <= PARALLEL
+        assert not any("gives another" in each.last_error for each in chain.provider._endpoints)
+    assert endpoints[2].asked["eth_call"] > 0

@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import pytest
 from tests.support.identities import DOMAIN, address
+from tests.unit.chain import heads
 from tests.unit.chain.test_log_decode import log_of
 
-from atoll.chain import index as index_module
+from atoll.chain import log_store
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.index import EventIndex, Rewound
@@ -19,7 +20,7 @@ from atoll.chain.logs import LogReader
 from atoll.chain.rpc import FailoverProvider
 from atoll.protocol.events import GatewayAnnounced
 
-DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
+DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Config": heads.CONFIG})
 CONFIRMATIONS = 2
 
 
@@ -38,15 +39,24 @@ class Node:
         others = (f"0x{number:064x}" for number in range(1001, 1001 + blocks))
         self.hashes[to_block + 1 :] = others
 
-    async def ask(self, _: str, params: list[Any], read: Callable[[Any], Any]) -> Any:
+    async def ask(self, method: str, params: list[Any], read: Callable[[Any], Any]) -> Any:
+        if method == "eth_call":
+            return read(self._heads(params[0], self.hashes.index(params[1]["blockHash"])))
         last = self.reaches(params[0])
         number = last if params[0] == "latest" else int(params[0], 16)
         return read(self._block(number) if number <= last else None)
 
     async def ask_several(
-        self, count: int, _: str, __: list[Any], read: Callable[[Any], Any]
+        self, count: int, _: str, params: list[Any], read: Callable[[Any], Any]
     ) -> list[Any]:
-        return [read(self.logs)] * count
+        first, last = (int(params[0][name], 16) for name in ("fromBlock", "toBlock"))
+        some = [log for log in self.logs if first <= int(log["blockNumber"], 16) <= last]
+        return [read(some)] * count
+
+    def _heads(self, call: dict[str, Any], number: int) -> str:
+        logs = (heads.timed(log, int(log["blockNumber"], 16)) for log in self.logs)
+        ours = sorted(logs, key=lambda raw: (raw.block_number, raw.index))
+        return heads.answer(call, (raw for raw in ours if raw.block_number <= number))
 
     def announce(self, block: int, index: int, url: str) -> None:
         """Puts an event into a block."""
@@ -69,7 +79,6 @@ class Node:
             "hash": self.hashes[number],
             "parentHash": self.hashes[number - 1] if number else f"0x{0:064x}",
             "timestamp": hex(number),
-            "logsBloom": f"0x{0:0512x}",
             "transactions": self._transactions(number),
             "baseFeePerGas": "0x0",
         }
@@ -87,7 +96,7 @@ def node() -> Node:
 @pytest.fixture
 def index(node: Node, tmp_path: Path) -> Iterator[EventIndex]:
     chain = AtollChain("http://127.0.0.1:1", DEPLOYMENT)
-    chain.events = LogReader(cast(FailoverProvider, node), [DOMAIN.rounds])
+    chain.events = LogReader(cast(FailoverProvider, node), DEPLOYMENT.addresses)
     opened = EventIndex(chain, confirmations=CONFIRMATIONS, path=tmp_path / "index")
     yield opened
     opened.close()
@@ -158,7 +167,7 @@ async def test_at_the_latest_it_is_seen_when_it_is_as_long_again(
 async def test_the_history_is_every_event_once_and_in_order_however_much_is_read_at_once(
     index: EventIndex, node: Node, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr(index_module, "PAGE", page)
+    monkeypatch.setattr(log_store, "PAGE", page)
     places = [(3, 0), (4, 5), (4, 1), (4, 2), (9, 0), (11, 7), (10, 9)]
     for block, at in places:
         node.announce(block, at, f"http://{block}:{at}")

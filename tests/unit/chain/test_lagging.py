@@ -11,8 +11,8 @@ from aiohttp import web
 from tests.unit.chain.test_endpoints import served
 
 from atoll.chain import lagging
+from atoll.chain.headers import HeaderReader
 from atoll.chain.lagging import FAR_BLOCKS
-from atoll.chain.logs import LogReader
 from atoll.chain.rpc import FailoverProvider
 
 STOPPED = 9
@@ -33,7 +33,7 @@ class Endpoint:
         name, parent = (f"0x{1000 * self.fork + n + 1:064x}" for n in (number, number - 1))
         return {
             "number": hex(number), "hash": name, "parentHash": parent, "timestamp": "0x1",
-            "logsBloom": f"0x{0:0512x}", "transactions": [],
+            "transactions": [],
         }  # fmt: skip
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -50,14 +50,14 @@ class Endpoint:
 
 
 @asynccontextmanager
-async def reading(*endpoints: Endpoint) -> AsyncIterator[LogReader]:
+async def reading(*endpoints: Endpoint) -> AsyncIterator[HeaderReader]:
     async with AsyncExitStack() as stack:
         urls = []
         for endpoint in endpoints:
             urls.append(await stack.enter_async_context(served(endpoint.answer)))
         provider = FailoverProvider(urls, 1)
         stack.push_async_callback(provider.disconnect)
-        yield LogReader(provider, [])
+        yield HeaderReader(provider)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from tests.unit.chain.several import Blocks, Endpoint, Lie, chain_of, word
 from tests.unit.chain.test_hidden_logs import SOME, all_of, announced, indexing, of_blocks
 
 from atoll.chain import rpc
-from atoll.chain.logs import PARALLEL
 from atoll.chain.response_checks import EMPTY_ROOT, header
 from atoll.errors import RpcUnavailable
 
@@ -56,8 +55,6 @@ def no_block_receipts(method: str, params: list[Any], truth: Any) -> Any:
 
 IN_A_LOG = ("blockNumber", "blockHash", "transactionHash", "logIndex")
 ODD = {
-    "a bloom of ones": of_blocks(lambda _: {"logsBloom": "0x" + "ff" * 256}),
-    "no bloom": of_blocks(lambda _: {"logsBloom": None}),
     "no base fee": of_blocks(lambda _: {"baseFeePerGas": None}),
     "no price": of_receipts(without("effectiveGasPrice")),
     "no price, gas or status": of_receipts(nulled("effectiveGasPrice", "gasUsed", "status")),
@@ -98,15 +95,17 @@ async def test_receipts_one_by_one_may_lack_the_chain_s_own_transaction(tmp_path
         assert announced(await index.poll()) == all_of(blocks)
 
 
-async def test_a_receipt_that_is_missing_is_missed_where_the_bloom_shows_its_logs(
+async def test_a_receipt_that_is_missing_is_missed_where_the_state_has_its_logs(
     tmp_path: Path,
 ) -> None:
     def lie(method: str, _: list[Any], truth: Any) -> Any:
+        if method == "eth_getLogs":
+            return []
         return truth[:-1] if method == "eth_getBlockReceipts" else truth
 
     blocks = Blocks(24, SOME)
     async with chain_of(blocks, Endpoint(lie)) as chain, indexing(chain, tmp_path, 2) as index:
-        with pytest.raises(RpcUnavailable, match="without some of the block's logs"):
+        with pytest.raises(RpcUnavailable, match="not those that the chain's state"):
             await index.poll()
 
 
@@ -118,48 +117,6 @@ def test_null_is_no_transaction_only_where_the_block_says_so(root: str, is_read:
     else:
         with pytest.raises(TypeError, match="not a list"):
             header(block)
-
-
-async def test_headers_that_came_are_not_asked_for_again(tmp_path: Path) -> None:
-    """A line that fails in the middle of a range, again and again, gets to its end."""
-    blocks, left = Blocks(100, SOME), [30, 30, 1000]
-
-    def lie(method: str, params: list[Any], truth: Any) -> Any:
-        if method == "eth_getBlockByNumber" and params[0] != "latest":
-            left[0] -= 1
-            return truth if left[0] >= 0 else "it is too much"
-        return truth
-
-    endpoint = Endpoint(lie)
-    async with chain_of(blocks, endpoint) as chain, indexing(chain, tmp_path, 2) as index:
-        for _ in range(2):
-            with pytest.raises(RpcUnavailable):
-                await index.poll()
-            left.pop(0)
-        assert announced(await index.poll()) == all_of(blocks)
-    asked = sum(count for block, count in endpoint.asked.items() if block.startswith("0x"))
-    assert asked <= 100 + 2 * (PARALLEL + 2)
-
-
-async def test_headers_that_came_of_a_branch_that_was_left_are_forgotten(tmp_path: Path) -> None:
-    blocks, fails = Blocks(40, SOME), [True]
-
-    def of_another_branch(method: str, params: list[Any], truth: Any) -> Any:
-        if not fails[0] or method != "eth_getBlockByNumber" or params[0] == "latest":
-            return truth
-        number = int(params[0], 16)
-        named = {"hash": word(10_000 + number), "parentHash": word(9_999 + number)}
-        return {**truth, **named} if number < 30 else "away"
-
-    endpoint = Endpoint(of_another_branch)
-    async with chain_of(blocks, endpoint) as chain, indexing(chain, tmp_path, 2) as index:
-        with pytest.raises(RpcUnavailable):
-            await index.poll()
-        fails[0] = False
-        found = []
-        for _ in range(3):
-            found += announced(await index.poll())
-        assert found == all_of(blocks)
 
 
 @pytest.mark.parametrize("most", [1, 3, 7])

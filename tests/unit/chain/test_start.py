@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.support.identities import DOMAIN
 from tests.unit.chain.test_index import CONFIRMATIONS, DEPLOYMENT, Node
 
 from atoll.chain import index as index_module
+from atoll.chain import log_store
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog
 from atoll.chain.index import EventIndex
@@ -27,7 +27,7 @@ Decode = Callable[[RawLog], ContractEvent | None]
 
 def opened(node: Node, path: Path) -> EventIndex:
     chain = AtollChain("http://127.0.0.1:1", DEPLOYMENT)
-    chain.events = LogReader(cast(FailoverProvider, node), [DOMAIN.rounds])
+    chain.events = LogReader(cast(FailoverProvider, node), DEPLOYMENT.addresses)
     return EventIndex(chain, confirmations=CONFIRMATIONS, path=path / "index")
 
 
@@ -62,7 +62,7 @@ def undecodable(_: RawLog) -> ContractEvent | None:
 async def test_it_is_decoded_in_pieces_and_not_before(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decode: Decode
 ) -> None:
-    monkeypatch.setattr(index_module, "PAGE", 3)
+    monkeypatch.setattr(log_store, "PAGE", 3)
     decoded = noted(monkeypatch, decode)
     index = opened(node, tmp_path)
     assert decoded == []
@@ -77,7 +77,7 @@ async def test_it_is_decoded_in_pieces_and_not_before(
 async def test_who_stops_while_it_is_read_is_told_all_of_it_later_and_once(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_module, "PAGE", 3)
+    monkeypatch.setattr(log_store, "PAGE", 3)
     index = opened(node, tmp_path)
     poll = asyncio.create_task(index.poll())
     await asyncio.sleep(0)

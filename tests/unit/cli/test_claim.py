@@ -46,12 +46,10 @@ async def test_what_games_owe_is_collected() -> None:
     assert (collect.wei, collect.key) == (5, f"games:{ME}:2:5")
 
 
-async def test_what_games_owe_an_owner_and_what_could_not_be_sent_are_collected() -> None:
-    """The bonds that an account put go home to it; its gains and its pay are its payee's."""
+async def test_what_games_owe_and_what_could_not_be_sent_are_collected() -> None:
     due = await _due_where(_owes_five, OTHER)
     assert [(item.call, item.wei) for item in due] == [
         (("bond", ME), 5),
-        (("bond", OTHER), 5),
         (("kept", ME), 3),
     ]
 

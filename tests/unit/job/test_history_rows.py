@@ -80,8 +80,7 @@ def test_an_open_round_is_a_row_and_a_void_one_too() -> None:
     (row,) = round_history(ledger_of(script), FIGURES[:1])
     assert (row.phase, row.is_settled, row.tokens, row.cost) == ("train", False, 0, 0.0)
     assert (row.loss_before, row.loss) == (4.0, None)
-    script.net.wait_until(script.net.deadline)
-    script.net.advance()
+    script.net.pass_deadline()
     (row,) = round_history(ledger_of(script), FIGURES[:1])
     assert (row.phase, row.is_settled) == ("void", False)
 

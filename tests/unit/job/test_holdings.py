@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.identities import address, digest
+from tests.support.identities import digest
 from tests.support.manifests import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
@@ -36,12 +36,12 @@ def test_a_game_won_is_a_share_in_the_winners_stake() -> None:
     won, lost = holdings(events, WATCHER), holdings(events, liar.account)
     assert won.shares == (Share(liar.account, net.job, 3 * TOKEN),)
     assert (won.won, won.staked) == (3 * TOKEN, 3 * TOKEN)
-    assert list(won.faults(HeldByContracts(3 * TOKEN, {WATCHER: 0}, 0))) == []
+    assert list(won.faults(HeldByContracts(3 * TOKEN, 0, 0))) == []
     assert (lost.shares, lost.slashed, lost.staked) == ((), 10 * TOKEN, 0)
-    assert list(won.faults(HeldByContracts(0, {WATCHER: 5}, 7))) == [
+    assert list(won.faults(HeldByContracts(0, 5, 7))) == [
         f"0 wei are staked, and {3 * TOKEN} by the events",
         "7 wei are kept, and 0 by the events",
-        f"5 wei are owed by games to {WATCHER}, and 0 by the events",
+        "5 wei are owed by games, and 0 by the events",
     ]
 
 
@@ -68,7 +68,7 @@ def test_two_certificates_are_a_share_in_their_job() -> None:
     assert holdings(events, WATCHER).shares == (Share(signer, job, TOKEN),)
 
 
-HOLDER, OWNER = PROVIDERS[1], address("owner")
+HOLDER = PROVIDERS[1]
 
 
 def game(id: int, challenger: Address, bond: int) -> ev.Challenged:
@@ -92,21 +92,20 @@ def test_a_games_bond_is_told_until_games_have_sent_it() -> None:
     events: list[ev.ContractEvent] = [
         game(1, WATCHER, 9), game(2, WATCHER, 20), game(3, WATCHER, 40), game(4, WATCHER, 80),
         ev.Ended(1, Outcome.CHALLENGER_LOST), ev.Ended(4, Outcome.SENT_HOME),
-        ev.OwnerProposed(HOLDER, OWNER), ev.OwnerAccepted(HOLDER, OWNER),
         ev.Ended(2, Outcome.CHALLENGER_LOST),
     ]  # fmt: skip
-    mine, holders = holdings(events, WATCHER), holdings(events, HOLDER, [OWNER])
+    mine, holders = holdings(events, WATCHER), holdings(events, HOLDER)
     assert [(g.id, g.job, g.lost, g.home, g.at_stake) for g in mine.games] == [
         (1, 7, 9, 0, 0), (2, 7, 20, 0, 0), (3, 7, 0, 0, 40), (4, 7, 0, 80, 0),
     ]  # fmt: skip
-    assert (mine.bonds, mine.gained, mine.owed) == (149, 0, {WATCHER: 80})
+    assert (mine.bonds, mine.gained, mine.owed) == (149, 0, 80)
     assert (holders.bonds, holders.gained) == (0, 4 + 10)
-    assert holders.owed == {HOLDER: 4, OWNER: 10}  # to whom it was paid for when the game ended
+    assert holders.owed == 4 + 10
     events += [ev.Ended(3, Outcome.HOLDER_LOST), ev.BondReturned(WATCHER, 120)]
-    events += [ev.BondReturned(OWNER, 10), ev.BondReturned(OWNER, 0)]
-    mine, holders = holdings(events, WATCHER), holdings(events, HOLDER, [OWNER])
-    assert (mine.owed, mine.returned) == ({WATCHER: 0}, 120)
-    assert holders.owed == {HOLDER: 4, OWNER: 0}
+    events += [ev.BondReturned(HOLDER, 10), ev.BondReturned(HOLDER, 0)]
+    mine, holders = holdings(events, WATCHER), holdings(events, HOLDER)
+    assert (mine.owed, mine.returned) == (0, 120)
+    assert holders.owed == 4
 
 
 def test_what_a_payee_could_not_be_sent_is_kept_until_it_is_collected() -> None:

@@ -265,8 +265,7 @@ def test_what_was_committed_is_told_of_settled_rounds_too(two_rounds: Script) ->
 def test_a_round_that_nobody_took_part_in_is_void() -> None:
     script = Script.ready()
     script.net.advance()
-    script.net.wait_until(script.net.deadline)
-    script.net.advance()
+    script.net.pass_deadline()
     (row,) = rows(script)
     assert (row["phase"], row["status"], row["voids"]) == ("void", "void", 1)
     assert row["accusations"] == []

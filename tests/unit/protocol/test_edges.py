@@ -194,11 +194,6 @@ def test_a_bond_has_nothing_below_zero_and_a_slash_takes_from_the_first_round_on
         first = apply(view, ev.HolderSlashed(*about, RoundIndex(7), slashed), view.block)
         held = first.providers[HolderId(1)]
         assert (held.bond, held.lost_from, held.is_slashed) == (left, 7, True)
-        for later, lost_from in ((5, 5), (9, 7)):
-            again = apply(first, ev.HolderSlashed(*about, RoundIndex(later), 0), view.block)
-            assert again.providers[HolderId(1)].lost_from == lost_from
-    released = apply(view, ev.Released(*about[:2], Role.PROVIDER, HolderId(1)), view.block)
-    assert released.providers[HolderId(1)].bond == 0
 
 
 def test_what_was_refunded_adds_up() -> None:

@@ -17,9 +17,6 @@ from atoll.protocol import pay
 from atoll.protocol.audits import with_settled
 from atoll.protocol.checkpoint_commitments import key_hash
 from atoll.protocol.clocks import last_moment
-from atoll.protocol.game_records import GameRecord, bond_set, pay_position
-from atoll.protocol.games.game_machine import Outcome
-from atoll.protocol.games.moves import Claim
 from atoll.protocol.holders import Holder
 from atoll.protocol.keeper_calls import (
     KeeperCall,
@@ -194,7 +191,7 @@ def test_an_auditor_without_audit_report_is_absent_and_one_that_left_a_seat_out(
     assert due(script, KeeperCallKind.ABSENT) == []
 
 
-def test_a_drawn_seat_without_key_is_struck_and_slashed_from_half_on() -> None:
+def test_a_drawn_seat_without_key_in_time_is_struck_and_not_slashed() -> None:
     script = settled()
     net = script.net
     seat = max(net.settled[0].drawn)
@@ -206,32 +203,32 @@ def test_a_drawn_seat_without_key_is_struck_and_slashed_from_half_on() -> None:
     assert due(script, KeeperCallKind.REPORT_MISSING_KEY) == [
         KeeperCall(KeeperCallKind.REPORT_MISSING_KEY, *about)
     ]
+    script.show_keys(0, [seat])
+    assert net.view.settled[0].known_key(SeatIndex(seat)) == script.secrets[0, seat][0]
+    assert due(script, KeeperCallKind.REPORT_MISSING_KEY) == [
+        KeeperCall(KeeperCallKind.REPORT_MISSING_KEY, *about)
+    ], "late it scores auditors, and gives nothing back"
     net.report_missing_key(0, seat)
-    assert (due(script, KeeperCallKind.REPORT_MISSING_KEY), due(script, KeeperCallKind.NO_KEY)) == (
-        [],
-        [],
-    )
-    net.wait_until(net.settled[0].ends["half"])
-    assert due(script, KeeperCallKind.NO_KEY) == [KeeperCall(KeeperCallKind.NO_KEY, *about)]
-    net.no_key(0, seat, WATCHER)
-    assert due(script, KeeperCallKind.NO_KEY) == []
+    assert due(script, KeeperCallKind.REPORT_MISSING_KEY) == []
+    assert not seat_holder(script, seat).is_slashed
+    lost = net.terms.provider_bond - seat_holder(script, seat).bond
+    assert net.terms.duty_fee <= lost <= net.terms.provider_bond // 8
 
 
 def test_another_key_than_the_committed_one_is_none() -> None:
     script = settled()
     net = script.net
     seat = min(net.settled[0].drawn)
-    net.wait_until(net.settled[0].ends["half"])
+    net.wait_until(net.settled[0].ends["keys"] - 1)
     script.show_keys(0, net.settled[0].drawn - {seat})
+    net.wait_until(net.settled[0].ends["half"])
     net.show_key(0, seat, digest("another"))
     about = (FIRST, Role.PROVIDER, seat_holder(script, seat).id, SeatIndex(seat))
     assert due(script, KeeperCallKind.REPORT_MISSING_KEY) == [
         KeeperCall(KeeperCallKind.REPORT_MISSING_KEY, *about)
     ]
-    assert due(script, KeeperCallKind.NO_KEY) == [KeeperCall(KeeperCallKind.NO_KEY, *about)]
     net.report_missing_key(0, seat)
-    net.no_key(0, seat, WATCHER)
-    assert due(script, KeeperCallKind.NO_KEY) == []
+    assert due(script, KeeperCallKind.REPORT_MISSING_KEY) == []
 
 
 def test_a_key_that_is_shown_early_is_a_leak() -> None:
@@ -339,39 +336,6 @@ def test_a_mismatch_earns_once_its_seat_has_fallen_and_not_before() -> None:
     assert duties_paid(net.view.settled[0], member) == 0
 
 
-def test_games_about_who_was_slashed_otherwise_are_ended_once_by_anybody() -> None:
-    script = settled()
-    net = script.net
-    about = seat_holder(script, 1)
-    claim = Claim(
-        holder=about.account,
-        set=bond_set(net.view.job_id, Role.PROVIDER, about.id),
-        position=pay_position(net.view.job_id, Role.PROVIDER, about.id, FIRST),
-        program=digest("program"),
-        is_update_proof=False,
-        seat=SeatIndex(1),
-        round=FIRST,
-        segment=2,
-        data_seed=digest("seed"),
-        initial_state=digest("opening"),
-    )
-    games = {id: GameRecord(id, WATCHER, 1, claim, b"") for id in (1, 2)}
-
-    def ends(games: dict[int, GameRecord]) -> list[KeeperCall]:
-        view = replace(net.view, games=games)
-        return [
-            each for each in keeper_calls(view, net.now) if each.call is KeeperCallKind.END_SLASHED
-        ]
-
-    assert ends(games) == []
-    net.slash(Role.PROVIDER, about.id, WATCHER)
-    call = KeeperCall(KeeperCallKind.END_SLASHED, net.view.round, Role.PROVIDER, about.id)
-    assert ends(games) == [call]
-    over = {id: replace(game, outcome=Outcome.SENT_HOME) for id, game in games.items()}
-    assert ends(over) == []
-    assert ends(over | {2: games[2]}) == [call]
-
-
 def test_every_accusation_that_is_dropped_takes_half_of_what_is_left() -> None:
     script = Script.ready(make_terms(f=0, min_verifiers=1), slots=2)
     net = script.net
@@ -451,10 +415,14 @@ def test_a_key_in_the_settlements_block_takes_away_one_that_was_told_there() -> 
     net.emit(ev.KeyShown(net.job, told.account, FIRST, key))  # at its second, which is too early
     settled_round = net.view.settled[0]
     assert (settled_round.key_of(seat), settled_round.known_key(seat)) == (None, key)
-    net.wait_until(net.settled[0].ends["keys"])
-    assert seat in [each.seat for each in due(script, KeeperCallKind.REPORT_MISSING_KEY)]
+    net.wait_until(net.settled[0].ends["keys"] - 1)
     net.emit(ev.KeyShown(net.job, told.account, FIRST, key))
     assert net.view.settled[0].key_of(seat) == key
+    net.wait(1)
+    net.emit(ev.KeyShown(net.job, told.account, FIRST, key))  # which is too late
+    settled_round = net.view.settled[0]
+    assert (settled_round.key_of(seat), settled_round.known_key(seat)) == (None, key)
+    assert seat in [each.seat for each in due(script, KeeperCallKind.REPORT_MISSING_KEY)]
 
 
 def test_a_digest_is_contested_with_a_key_that_was_shown_too_early() -> None:
@@ -576,14 +544,16 @@ def test_the_silent_of_a_replaced_committee_draw_are_penalised_before_the_settle
     net = script.net
     script.train()
     script.say([0])
-    net.wait_until(net.deadline)
-    net.advance()
+    net.pass_deadline()
+    assert due(script, KeeperCallKind.PENALISE_MEMBER) == [], "most were: nobody misses"
+    script.say([0, 1])
+    net.pass_deadline()
     assert [each.holder for each in due(script, KeeperCallKind.PENALISE_MEMBER)] == [
-        net.at(Role.VERIFIER, slot, 0).id for slot in (1, 2, 3)
+        net.at(Role.VERIFIER, slot, 0).id for slot in (2, 3)
     ]
-    net.penalise_member(0, net.at(Role.VERIFIER, 1, 0).id)
-    assert len(due(script, KeeperCallKind.PENALISE_MEMBER)) == 2
-    assert net.view.verifiers[HolderId(net.at(Role.VERIFIER, 1, 0).id)].account == VERIFIERS[1]
+    net.penalise_member(0, net.at(Role.VERIFIER, 2, 0).id)
+    assert len(due(script, KeeperCallKind.PENALISE_MEMBER)) == 1
+    assert net.view.verifiers[HolderId(net.at(Role.VERIFIER, 2, 0).id)].account == VERIFIERS[2]
 
 
 def test_a_late_signature_counts_until_the_next_settlement() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from tests.support.manifests import make_terms
@@ -17,16 +19,26 @@ from atoll.protocol.types import Bitmap, RoundIndex, SeatIndex, Wei, bits
 R = RoundIndex
 
 
-def test_levels_rise_with_missed_duties_and_fall_with_rounds_done() -> None:
-    once = MissRecord().missed(R(3), R(0))
-    assert (once, once.at(R(4), R(0))) == (MissRecord(1, 4), 1)
-    assert [once.at(R(r), R(0)) for r in (5, 6)] == [0, 0]
-    twice = once.missed(R(4), R(0))
-    assert twice == MissRecord(2, 5)
-    assert [twice.at(R(r), R(0)) for r in (5, 6, 7, 9)] == [2, 1, 0, 0]
-    # A holder that came later has done fewer rounds since.
-    assert twice.at(R(9), R(8)) == 1
-    assert twice.missed(R(2), R(0)).after == 5
+def charged(rounds: Iterable[int]) -> list[int]:
+    """What missed duties of these rounds cost, one after another, of a bond of 1,000."""
+    record, found = MissRecord(), list[int]()
+    for round in map(R, rounds):
+        found.append(record.charge(round, 1_000, 100))
+        record = record.missed(round)
+    return found
+
+
+def test_a_missed_duty_makes_others_dearer_for_eight_rounds() -> None:
+    assert charged([0, 1, 2, 3, 4, 5]) == [10, 20, 40, 80, 125, 125]
+    assert charged([0, 8]) == [10, 20]
+    assert charged([0, 9]) == [10, 10]
+    assert charged([3, 3]) == [10, 20]
+
+
+def test_what_is_missed_costs_the_same_in_whatever_order_it_is_reported() -> None:
+    assert charged([5, 3, 0]) == [10, 20, 10 + (20 - 10) + (40 - 20)]
+    for missed in ((0, 6, 12, 18), (0, 2, 4, 6, 20), (1, 1, 9, 10)):
+        assert len({sum(charged(order)) for order in permutations(missed)}) == 1
 
 
 def test_a_penalty_is_at_most_an_eighth() -> None:

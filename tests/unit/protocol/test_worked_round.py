@@ -115,9 +115,9 @@ def lines() -> list[tuple[str, Sequence[int] | bytes]]:
         round.merge_record, sorted(SEGMENTS), [GRAM, MOMENTS], MergeTerms(4, robust)
     )
     by = {seat: slot for slot, seats in round.duties.items() for seat in seats}
-    clock, level = round.clock, MissRecord().missed(RoundIndex(1), RoundIndex(0))
+    clock, record_of_two = round.clock, MissRecord().missed(RoundIndex(1))
     ends = [clock.audit_end, clock.open_end, clock.keys_end, clock.half, clock.window_end]
-    levels = [0, level.at(RoundIndex(2), RoundIndex(0))]
+    others = [0, record_of_two.before(2)]
     return [
         ("data", record.seed[:4]),
         ("R", record.reveals[:4]),
@@ -135,7 +135,7 @@ def lines() -> list[tuple[str, Sequence[int] | bytes]]:
         ("seats", paid(round, Role.PROVIDER, 4)),
         ("slots", paid(round, Role.VERIFIER, 3)),
         ("burnt", [pay.unpaid(TERMS, round)]),
-        ("penalty", [penalty(80_000, 100, level) for level in levels]),
+        ("penalty", [penalty(80_000, 100, count) for count in others]),
         ("earn", [pay.may_earn(TERMS, round, is_last=False)]),
         ("round", [pay.round_budget(TERMS)]),
         ("budget", [pay.budget(TERMS)]),

@@ -592,15 +592,15 @@ async def test_what_is_of_the_account_is_sent_once_for_all_jobs(context: Any) ->
     assert len(context.queue.calls) == 1
 
 
-async def test_what_a_game_left_is_collected_for_whom_it_is_owed(context: Any) -> None:
-    """A bond is whose it was; what a lost challenge brings its holder is the holder's payee's."""
+async def test_what_a_game_left_is_collected(context: Any) -> None:
+    """Whosoever pays for the account: the contract asks for the payee."""
     context.chain.owned = Ownership(address("owner"), address("wallet"))
     games: Any = {n: SimpleNamespace(outcome=Outcome(n)) for n in range(1, 4)}
     view = replace(view_at(1), games=games)
     for game in games:
         assert (await effects(context).run(view, SendCollect(game))).entry == BondCollected()
     asked = [call for call in context.queue.calls.values() if call[0] == "game_withdraw"]
-    assert asked == [("game_withdraw", of) for of in (ME, address("wallet"), ME)]
+    assert asked == [("game_withdraw", of) for of in (ME, ME, ME)]
 
 
 async def test_a_deposit_under_way_is_not_sent_twice(context: Any) -> None:

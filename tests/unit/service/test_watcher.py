@@ -17,7 +17,6 @@ from atoll.protocol.audit_reports import VALID, AuditEntry
 from atoll.protocol.claims import SeatStatements
 from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.games.moves import Claim
-from atoll.protocol.keeper_calls import KeeperCallKind
 from atoll.protocol.types import NO_HOLDER, ZERO_DIGEST, Address, Digest, Role, SeatIndex
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
 from atoll.service.duties.game import (
@@ -225,7 +224,7 @@ def test_it_does_what_pays_and_leaves_the_rest_to_members(script: Script) -> Non
     script.net.wait_until(script.net.settled[0].ends["half"] + 1000)
     script.net.emit(ev.GatewayAnnounced(VERIFIERS[0], "http://v:1"))
     kinds = {c.what.value for c in wanted(player(script), SendKeeperCall)}
-    assert kinds <= {"noKey", "contest", "settleContest"}
+    assert kinds <= {"contest", "settleContest"}
 
 
 # --- games ---
@@ -305,31 +304,6 @@ def test_a_game_that_ours_waits_behind_is_concluded(script: Script, outcome: Out
         for later in range(100 * state.setup.keeper.stagger_s)
     }
     assert turns == {False, True}  # the winner's turn comes as well
-
-
-def test_a_challenger_without_a_part_ends_games_about_a_bond_that_is_gone(script: Script) -> None:
-    begin(script)
-    script.net.slash(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
-    ends = [
-        c for c in wanted(player(script), SendKeeperCall) if c.what is KeeperCallKind.END_SLASHED
-    ]
-    assert [each.holder for each in ends] == [script.net.settled[0].holders[SEAT]]
-    assert wanted(player(script, VERIFIERS[2], watches=False), SendKeeperCall) == []
-
-
-def test_so_does_one_whose_part_is_long_over(script: Script) -> None:
-    """It runs no member's service any more."""
-    left = PROVIDERS[0]
-    script.net.leave_seat(left)
-    script.honest_round()
-    script.net.wait_until(script.net.settled[-1].ends["window"])
-    begin(script, left)
-    script.net.slash(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
-    ends = [c.what for c in wanted(player(script, left), SendKeeperCall)]
-    assert KeeperCallKind.END_SLASHED not in ends, "its part is not over yet: its service does it"
-    script.net.release(Role.PROVIDER, script.net.settled[0].holders[SeatIndex(0)])
-    ends = [c.what for c in wanted(player(script, left), SendKeeperCall)]
-    assert KeeperCallKind.END_SLASHED in ends
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.NONE])

@@ -68,6 +68,7 @@ from atoll.protocol.events.round_events import (
     CommitteeDrawn,
     MergeOpened,
     PayChanged,
+    PhaseRepeated,
     Revealed,
     RevealOpened,
     RoundOpened,
@@ -131,6 +132,7 @@ __all__ = [
     "OwnerProposed",
     "PayChanged",
     "PayeeSet",
+    "PhaseRepeated",
     "Picked",
     "Proven",
     "Ready",
@@ -161,6 +163,7 @@ ContractEvent = (
     RoundOpened
     | Committed
     | RevealOpened
+    | PhaseRepeated
     | Revealed
     | MergeOpened
     | AuditSeeded
@@ -231,6 +234,7 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "RoundOpened": RoundOpened,
     "Committed": Committed,
     "RevealOpened": RevealOpened,
+    "PhaseRepeated": PhaseRepeated,
     "Revealed": Revealed,
     "MergeOpened": MergeOpened,
     "AuditSeeded": AuditSeeded,

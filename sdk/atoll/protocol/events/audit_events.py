@@ -98,7 +98,7 @@ class ContestSettled:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A drawn seat showed no key, and loses the round's pay."""
+    """A drawn seat showed no key in time, and loses the round's pay."""
 
     job_id: JobId
     round: RoundIndex

@@ -77,7 +77,7 @@ class NotTold:
 
 @dataclass(frozen=True, slots=True)
 class BondReturned:
-    """An account has what games owed it.
+    """An account's payee has what games owed the account.
 
     Attributes:
         amount: wei.

@@ -99,7 +99,7 @@ class CreditClaimed:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An account's payee could not be sent its pay.
+    """An account's payee could not be sent its pay or its refund.
 
     Attributes:
         amount: wei.
@@ -137,7 +137,7 @@ class Burnt:
 
 @dataclass(frozen=True, slots=True)
 class Refunded:
-    """What cannot be earned any more goes back to the submitter.
+    """What cannot be earned any more goes back to the submitter's payee.
 
     Attributes:
         amount: wei.

@@ -97,7 +97,8 @@ class SlotLeaving:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A holder did not do what it owed, and part of its bond is gone.
+    """A holder did not do what it owed, and part of its bond is gone; of missed duties an eighth at
+    most.
 
     Attributes:
         penalty: wei of the bond.
@@ -114,10 +115,10 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class HolderSlashed:
-    """A holder lost its bond: to a game, to two certificates, or for want of a key.
+    """A holder lost its bond to a game.
 
     Attributes:
-        winner: whom a share of the bond goes to; zero for nobody.
+        winner: whom a share of the bond goes to.
         lost_from: the first round whose pay is lost.
         slashed: wei.
     """

@@ -72,6 +72,19 @@ class RevealOpened:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseRepeated:
+    """Fewer than half of the seats did in time what TRAIN or REVEAL asks of them: it goes on.
+
+    Attributes:
+        deadline: unix seconds at which it ends.
+    """
+
+    job_id: JobId
+    round: RoundIndex
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
 class Revealed:
     """A seat shows what its commitment binds."""
 

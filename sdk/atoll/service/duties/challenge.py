@@ -18,7 +18,6 @@ from atoll.chain.txqueue import unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import AuditEntry
-from atoll.protocol.checkpoint_commitments import key_hash
 from atoll.protocol.claims import MAX_WAITING, ModelRoots, ProgramHeader, SeatStatements
 from atoll.protocol.game_records import GameRecord, parties
 from atoll.protocol.games.game_machine import Outcome as GameOutcome
@@ -248,8 +247,7 @@ def _takes_our_time(state: State[S], game: GameRecord) -> bool:
     Who lets its own time run in a game keeps us from no other one.
     """
     claim, clock = game.claim, game.clock
-    is_played = clock is not None and game.deadline and not state.view.is_slashed(claim)
-    if clock is None or not is_played or state.me not in (claim.holder, game.challenger):
+    if clock is None or not game.deadline or state.me not in (claim.holder, game.challenger):
         return False
     if state.entries.of(SendMove, game.id, len(game.moves)) is not None:
         return False  # we have no move
@@ -269,8 +267,8 @@ def valid_authors(
     It speaks of all rounds that the seat's state comes from. Wrong work_tags are no claim; they are
     contested.
     """
-    revealed, key = settled_round.reveals[seat], settled_round.key_of(seat)
-    if key is None or key_hash(key) != revealed.reveal.key_hash:
+    revealed, key = settled_round.reveals[seat], settled_round.known_key(seat)
+    if key is None:
         return
     work_tags = revealed.work_tags(key)
     for auditor, body in settled_round.opened_reports.items():

@@ -21,7 +21,6 @@ from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.moves import Move
 from atoll.protocol.games.players import Question
-from atoll.protocol.keeper_calls import KeeperCallKind
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.reset_periods import earlier_rounds
 from atoll.protocol.types import Digest, Role, RoundIndex, SeatIndex
@@ -30,7 +29,7 @@ from atoll.service.commands import ContractCall, Transaction
 from atoll.service.config import KeeperConfig
 from atoll.service.duties.fetch_model import model_of_round
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
-from atoll.service.duties.send_keeper_calls import SendKeeperCall, is_turn, position_in_line
+from atoll.service.duties.send_keeper_calls import is_turn, position_in_line
 from atoll.service.entries import Done, Entry
 from atoll.service.machine import AnyCommand, Decision, State
 from atoll.service.task import Task
@@ -185,10 +184,7 @@ class SendCollect(Transaction[BondCollected]):
     game: int
 
     async def perform(self, effects: Effects, view: JobView) -> Done[BondCollected]:
-        account = effects.context.me
-        if view.games[self.game].outcome is Outcome.CHALLENGER_LOST:  # its gain, not its own bond
-            account = (await effects.context.chain.ownership(account)).payee
-        call = effects.calls.game_withdraw(account)
+        call = effects.calls.game_withdraw(effects.context.me)
         done = await effects.transact(view, self, call)
         return Done(BondCollected(), done.block)
 
@@ -247,8 +243,6 @@ def _next(state: State[S], game: GameRecord, function: Play) -> AnyCommand | Non
         holder_lost = game.decided is Outcome.HOLDER_LOST
         winner = game.challenger if holder_lost else game.claim.holder
         return SendConclude(game.id) if state.me == winner else None
-    if state.view.is_slashed(game.claim):
-        return _end_slashed(state, game)
     if not game.deadline:
         return None
     mine = state.me == (game.claim.holder if game.is_holders_turn else game.challenger)
@@ -256,18 +250,6 @@ def _next(state: State[S], game: GameRecord, function: Play) -> AnyCommand | Non
         late = state.now >= game.deadline
         return SendTimeOut(game.id, len(game.moves)) if late else None
     return _move(state, game, function) if state.now < game.deadline else None
-
-
-def _end_slashed(state: State[S], game: GameRecord) -> AnyCommand | None:
-    """What is about a bond that is gone is ended by who keeps the job going; by a challenger that
-    has no part in that, too, as its own bond is in it.
-    """
-    about = parties(game.claim)
-    if about is None or game.challenger != state.me or state.view.standing(state.me) is not None:
-        return None
-    return SendKeeperCall(
-        KeeperCallKind.END_SLASHED, state.view.round, about[1], about[2], SeatIndex(0)
-    )
 
 
 def _move(state: State[S], game: GameRecord, function: Play) -> SendMove | None:

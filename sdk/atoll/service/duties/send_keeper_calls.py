@@ -17,7 +17,6 @@ from atoll.chain.call import Call
 from atoll.chain.contract_calls import Calls
 from atoll.errors import ProtocolError
 from atoll.protocol.call_structs import Due
-from atoll.protocol.game_records import bond_set
 from atoll.protocol.hashing import sha256
 from atoll.protocol.keeper_calls import KeeperCall, KeeperCallKind, keeper_calls, money
 from atoll.protocol.open_rounds import OpenRound
@@ -39,10 +38,9 @@ EARNS: Final = frozenset(
         KeeperCallKind.LEAK,
         KeeperCallKind.CONTEST,
         KeeperCallKind.SETTLE_CONTEST,
-        KeeperCallKind.NO_KEY,
     }
 )
-"""What pays who does it: a part of a pay, of a fee, or of a bond."""
+"""What pays who does it: a part of a pay or of a fee."""
 SUDDEN: Final = frozenset(
     {
         KeeperCallKind.PENALISE_SEAT,
@@ -50,7 +48,6 @@ SUDDEN: Final = frozenset(
         KeeperCallKind.LEAK,
         KeeperCallKind.CONTEST,
         KeeperCallKind.PROVEN,
-        KeeperCallKind.END_SLASHED,
     }
 )
 """Due as soon as something is said or missed, and not from a time on that all wait for."""
@@ -79,7 +76,6 @@ class SendKeeperCall(ContractCall):
             KeeperCallKind.CLAIM: lambda: calls.claim(job, self.role, holder, round),
             KeeperCallKind.RELEASE: lambda: calls.release(job, self.role, holder),
             KeeperCallKind.BURN: lambda: calls.burn(job, round),
-            KeeperCallKind.END_SLASHED: lambda: calls.end_slashed(bond_set(job, self.role, holder)),
         }
         if self.what in of_job:
             return of_job[self.what]()
@@ -91,7 +87,6 @@ class SendKeeperCall(ContractCall):
             ),
             KeeperCallKind.ABSENT: lambda: about.absent(holder, seat),
             KeeperCallKind.REPORT_MISSING_KEY: lambda: about.report_missing_key(seat),
-            KeeperCallKind.NO_KEY: lambda: about.no_key(seat),
             KeeperCallKind.CONTEST: lambda: about.contest(seat, holder),
             KeeperCallKind.SETTLE_CONTEST: lambda: about.settle_contest(seat, holder),
             KeeperCallKind.DROPPED: lambda: about.dropped(holder, seat),
