@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {Audits} from "../../src/Audits.sol";
 import {Members} from "../../src/Members.sol";
 import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
+import {IAudits} from "../../src/interfaces/IAudits.sol";
 import {Evidence} from "../../src/judge/Claims.sol";
 import {Claim} from "../../src/judge/IClaims.sol";
 import {Shown} from "../../src/libraries/Reveals.sol";
@@ -201,6 +202,8 @@ contract AttacksTest is Network {
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
         openBody(jobId, 0, liar, body);
         vm.warp(rounds.timesOf(jobId, 0).half);
+        vm.expectEmit();
+        emit IAudits.Dropped(jobId, liar, 0, seat);
         audits.dropped(jobId, 0, liar, seat, uint32(seat) + 1, body);
         same(lockedOf(account, Role.VERIFIER), BOND / 2, "half of the bond");
         same(lockedOf(provider(seat), Role.PROVIDER), BOND, "nothing of the accused's");
