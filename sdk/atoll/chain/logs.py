@@ -97,7 +97,7 @@ class LogReader(HeaderReader):
 
     Attributes:
         contracts: those whose logs are read.
-        members: the one whose head others take in.
+        behind: first topics of logs that take another contract's head in, each with that contract.
         excluded: logs that `eth_getLogs` did not have and the blocks' receipts did.
     """
 
