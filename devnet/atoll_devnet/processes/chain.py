@@ -32,6 +32,8 @@ FAUCET = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 ASK_SECONDS = 0.1
 START_SECONDS = 60.0
 SAVE_SECONDS = 60.0
+CONFIRMATIONS = 2
+"""Blocks on top of the one that is believed, at most."""
 KEPT_STATES = 256
 """Of old blocks, in memory; Anvil would otherwise write every state to disk, gigabytes of them."""
 
@@ -172,10 +174,14 @@ class LocalChain(Endpoint):
                 next_step="end the program that holds it, or choose another with --port",
             )
         self._process.command = self._command()
+        is_resumed = self.state_file.exists()
         self._process.start()
         await self._until_it_answers()
         if self.config.backend == "anvil":
             await self._set_clock()
+            if is_resumed:
+                # Of the blocks below, Anvil has no state any more, and logs are held against it.
+                await self.rpc("anvil_mine", hex(CONFIRMATIONS))
             self._miner = Miner(self.port, self.config.block_seconds)
             self._miner.start()
 

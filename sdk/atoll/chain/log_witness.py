@@ -46,15 +46,26 @@ class StateWitness:
             ChainTurned: the tip is not the chain's any more.
             RpcUnavailable: no endpoint has what it takes.
         """
-        mended = max(self._store.checked, self._first - 1)
-        heads = await self._reader.heads(tip, self._jobs())
-        while wrong := [key for key in heads if self._store.head(key, tip.number) != heads[key]]:
+        mended, jobs = max(self._store.checked, self._first - 1), self._jobs()
+        # Asked anew behind each mend: a node that was making its next block meanwhile has been seen
+        # to give that one's state for the hash of its newest, once.
+        while wrong := await self._wrong(tip, jobs):
+            if mended >= tip.number:
+                raise RpcUnavailable(
+                    f"what the RPC endpoint says of the state of block {tip.number} changes",
+                    next_step="use another RPC endpoint",
+                )
             block = await self._first_wrong(wrong, mended, tip)
             if not await self._mend(block, wrong):
                 return await self._go_back(wrong)
             mended = block.number
         self._store.note_checked(tip.number)
         return None
+
+    async def _wrong(self, tip: BlockRef, jobs: list[int]) -> list[LogKey]:
+        """Whose heads are others than the state says."""
+        heads = await self._reader.heads(tip, jobs)
+        return [key for key in heads if self._store.head(key, tip.number) != heads[key]]
 
     def _jobs(self) -> list[int]:
         """Those of new logs, what belongs to none, and some of the others in turn."""

@@ -165,7 +165,7 @@ def test_every_wei_of_games_won_and_lost_is_told_and_lies_where_it_is_said(
     assert first[PROVIDER]["beside"]["gained_wei"] == str(BOND // 2)
     assert first[PROVIDER]["lies"]["owed_by_games_wei"] == str(BOND // 2)
     assert f"in game 1, half of the bond of {games.account(LOSER)}" in everybody.text(PROVIDER)
-    assert "owed by games to" in everybody.text(PROVIDER)
+    assert "owed by games: `atoll claim`" in everybody.text(PROVIDER)
     assert f"in game 1 against {games.account(PROVIDER)}" in everybody.text(LOSER)
 
     games.run_out(SECOND)  # the holder was

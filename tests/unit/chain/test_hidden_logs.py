@@ -195,6 +195,43 @@ async def test_a_range_with_events_shows_one_that_is_hidden(tmp_path: Path) -> N
         assert announced(await index.poll()) == all_of(blocks)[1:]
 
 
+@pytest.mark.parametrize("beside", [0, 1])
+async def test_a_state_that_is_anothers_for_once_ends_nothing(beside: int, tmp_path: Path) -> None:
+    """As of a node whose next block is half made: it gives that one's state for its newest."""
+    blocks, asked = Blocks(10, SOME), Counter[str]()
+
+    def once(method: str, _: list[Any], truth: Any) -> Any:
+        asked[method] += 1
+        is_first = method == "eth_call" and asked[method] == 1 + beside
+        return truth[:-1] + "7" if is_first else truth
+
+    async with (
+        chain_of(blocks, Endpoint(once)) as chain,
+        indexing(chain, tmp_path, 0) as index,
+    ):
+        given: list[str] = []
+        while index.confirmed < 9:
+            given += announced(await index.poll())
+        assert given == all_of(blocks)
+
+
+async def test_a_state_that_changes_at_every_look_is_no_state(tmp_path: Path) -> None:
+    blocks, looks = Blocks(10, SOME), Counter[str]()
+
+    def another(method: str, params: list[Any], truth: Any) -> Any:
+        """Every first look at a block gives other heads than those behind it."""
+        looks[method] += 1
+        is_other = method == "eth_call" and looks[method] % 2 == 1
+        return truth[:-1] + "7" if is_other else truth
+
+    endpoint = Endpoint(another)
+    async with chain_of(blocks, endpoint) as chain, indexing(chain, tmp_path, 0) as index:
+        with pytest.raises(RpcUnavailable):
+            await index.poll()
+        endpoint.lie = honest
+        assert announced(await index.poll()) == all_of(blocks)
+
+
 async def test_what_another_state_was_believed_of_is_void_and_no_more_than_that(
     tmp_path: Path,
 ) -> None:
