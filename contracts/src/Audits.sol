@@ -150,13 +150,14 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
         _requireBetween(a.openEnd, a.windowEnd);
         _requireRecord(a, record);
         Holder memory m = _requireMember(jobId, round, id);
-        if (!_isDutyOf(a, Where(jobId, round), _rankOf(record, m.index), record, seat)) revert NotADuty(seat, id);
+        _requireInPool(record, m.index);
+        if (!_isDutyOf(a, Where(jobId, round), m.index, record, seat)) revert NotADuty(seat, id);
         bytes32 stored = auditReportOf[jobId][round][m.account];
         if (uint256(stored) & OPENED != 0) {
             _requireBody(stored, body);
             if (_find(body, seat) < body.length) revert WasAudited(seat, id);
         }
-        (uint256 opened, uint256 owing) = (_done[jobId][round].opened, _auditors(a, record));
+        (uint256 opened, uint256 owing) = (_done[jobId][round].opened, _auditors(record));
         if (2 * opened < owing) revert Standstill(opened, owing);
         members.penalise(jobId, Role.VERIFIER, id, round, MissedDuty.AUDIT);
     }
@@ -226,14 +227,13 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
     function reportMissingKey(Shown calldata s) external {
         Times memory t = rounds.timesOf(s.jobId, s.round);
         _requireBetween(t.keysEnd, t.windowEnd);
-        _requireKeyless(s, t.keysEnd);
+        _requireKeyless(s, t.settledAt, t.keysEnd);
         (uint256 pay,,) = rounds.rowsOf(s.jobId, s.round);
         if (struckOf[s.jobId][s.round].has(s.seat)) revert AlreadyStruck(s.seat, s.round);
         struckOf[s.jobId][s.round] |= Bits.bit(s.seat);
         if (pay.has(s.seat)) IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
         _log(s.jobId, abi.encode(Struck.selector, s.jobId, s.round, s.seat), "");
-        Audit memory a = rounds.auditOf(s.jobId, s.round);
-        if (2 * uint256(_done[s.jobId][s.round].keys) < _sampled(a, s.record)) return;
+        if (2 * uint256(_done[s.jobId][s.round].keys) < s.record.drawn.popcount()) return;
         members.penalise(s.jobId, Role.PROVIDER, s.id, s.round, MissedDuty.KEY);
     }
 
@@ -355,76 +355,46 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
         if (body.length == 0 || body.length % ENTRY_BYTES != 0) {
             revert BodyLength(body.length);
         }
-        uint256 rank = _rankOf(record, slot);
+        _requireInPool(record, slot);
         uint256 least;
         for (uint256 i = 0; i < body.length; i += ENTRY_BYTES) {
             uint16 seat = uint8(body[i]);
-            if (seat < least || !_isDutyOf(a, where, rank, record, seat)) revert NotADuty(seat, slot);
+            if (seat < least || !_isDutyOf(a, where, slot, record, seat)) revert NotADuty(seat, slot);
             least = uint256(seat) + 1;
             if (uint16(bytes2(body[i + 1:])) == VALID) valid++;
         }
     }
 
-    /// @dev Of a slot of the round's pool.
-    function _rankOf(RoundRecord calldata record, uint16 slot) private pure returns (uint256) {
+    function _requireInPool(RoundRecord calldata record, uint16 slot) private pure {
         if (!record.ready.has(slot)) revert NotInPool(slot, record.ready);
-        return Draws.rankOfSlot(record.auditSeed, record.ready, slot);
     }
 
-    function _isDutyOf(Audit memory a, Where memory where, uint256 rank, RoundRecord calldata record, uint16 seat)
+    function _isDutyOf(Audit memory a, Where memory where, uint16 slot, RoundRecord calldata record, uint16 seat)
         private
         view
         returns (bool)
     {
-        if (seat > type(uint8).max) return false;
-        (bool isDrawn, uint256 ordinal) = _drawOf(a, record, seat);
-        if (!isDrawn || !Draws.isAuditor(ordinal, rank, record.ready.popcount(), a.isLast ? 2 : 1)) return false;
+        if (!record.drawn.has(seat)) return false;
+        if (!Draws.isAuditor(record.auditSeed, record.drawn, record.ready, seat, slot)) return false;
         return !a.hasPartials || rounds.segmentsOf(where.jobId, where.round, seat) != 0;
     }
 
-    /// @return seats that the seed draws, beside those that were excluded
-    function _sampled(Audit memory a, RoundRecord calldata record) private pure returns (uint256) {
-        uint256 revealed = record.revealed.popcount();
-        if (a.isLast || a.f == 0) return revealed;
-        return Draws.sampled(revealed, record.ready.popcount(), a.shareBps);
-    }
-
-    /// @return slots that have duties, by the seats that the seed draws: they go round the pool
-    function _auditors(Audit memory a, RoundRecord calldata record) private pure returns (uint256) {
-        (uint256 seats, uint256 ready) = (_sampled(a, record), record.ready.popcount());
-        uint256 duties = a.isLast ? 2 * seats : seats;
+    /// @return slots that have duties: drawn seats go round the pool
+    function _auditors(RoundRecord calldata record) private pure returns (uint256) {
+        (uint256 duties, uint256 ready) = (record.drawn.popcount(), record.ready.popcount());
         return duties < ready ? duties : ready;
     }
 
-    /// @return isDrawn whether the seed draws the seat, or it was excluded
-    /// @return ordinal of it among the drawn
-    function _drawOf(Audit memory a, RoundRecord calldata record, uint16 seat)
-        private
-        pure
-        returns (bool isDrawn, uint256 ordinal)
-    {
-        (uint256 revealed, uint256 count) = (record.revealed.popcount(), _sampled(a, record));
-        if (!record.revealed.has(seat)) return (false, 0);
-        if (count == revealed) return (true, (record.revealed & (Bits.bit(seat) - 1)).popcount());
-        ordinal = Draws.rankOfSeat(record.auditSeed, record.revealed, seat);
-        if (ordinal < count) return (true, ordinal);
-        // Behind those of the share, so that no auditor has more than its part of all.
-        if (record.excluded.has(seat)) {
-            return (true, count + Draws.rankOfSeat(record.auditSeed, record.excluded, seat));
-        }
-        return (false, 0);
-    }
-
     /// @dev The reveal is shown because a wrong key is none, whenever it came.
-    function _requireKeyless(Shown calldata s, uint256 keysEnd) private view {
+    function _requireKeyless(Shown calldata s, uint256 settledAt, uint256 keysEnd) private view {
         Holder memory m = Reveals.requireShown(rounds, members, s);
-        Audit memory a = rounds.auditOf(s.jobId, s.round);
-        (bool isDrawn,) = _drawOf(a, s.record, s.seat);
-        if (!isDrawn || s.reveal.checkpointCommitments.length == 0) revert NotDrawn(s.seat, s.round);
+        if (!s.record.drawn.has(s.seat) || s.reveal.checkpointCommitments.length == 0) {
+            revert NotDrawn(s.seat, s.round);
+        }
         bytes32 stored = _keys[s.jobId][s.round][m.account];
         bool isIt = (stored ^ s.reveal.keyHash) & bytes32(HASH) == 0;
         uint256 shownAt = uint256(stored) & REST;
-        if (isIt && shownAt > a.settledAt && shownAt < keysEnd) revert KeyShownAlready(m.account, s.round);
+        if (isIt && shownAt > settledAt && shownAt < keysEnd) revert KeyShownAlready(m.account, s.round);
     }
 
     /// @return stored of a key: 26 bytes of its hash, and when it was shown

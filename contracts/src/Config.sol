@@ -10,6 +10,8 @@ import {IEventLog} from "./libraries/EventLog.sol";
 contract Config is IConfig, Ownable2Step {
     uint16 public constant MAX_PENALTY_BPS = 1_250;
     uint16 public constant MAX_SHARE_BPS = 5_000;
+    /// A seat could else buy its auditor's silence with what a game would pay the auditor, and save more.
+    uint256 private constant MIN_SHARE_BPS = 2_300;
     uint32 public constant MAX_MIN_WINDOW = 1 days;
     uint128 public constant LOWEST_BOND = 80; // an eighth of it is something
     uint128 public constant MAX_MIN_BOND = 1e30;
@@ -140,7 +142,7 @@ contract Config is IConfig, Ownable2Step {
 
     function _requireValid(Params memory params_) private pure {
         _requireBetween("penaltyBps", params_.penaltyBps, 1, MAX_PENALTY_BPS);
-        _requireBetween("winnerShareBps", params_.winnerShareBps, 0, MAX_SHARE_BPS);
+        _requireBetween("winnerShareBps", params_.winnerShareBps, MIN_SHARE_BPS, MAX_SHARE_BPS);
         _requireBetween("minWindow", params_.minWindow, 1, MAX_MIN_WINDOW);
         _requireBetween("minProviderBond", params_.minProviderBond, LOWEST_BOND, MAX_MIN_BOND);
         _requireBetween("minVerifierBond", params_.minVerifierBond, LOWEST_BOND, MAX_MIN_BOND);

@@ -9,6 +9,7 @@ import {Earned, IAuditsHooks, IJobsHooks, IMembersHooks, IRoundsHooks} from "./i
 import {Due, Escrow, IJobs} from "./interfaces/IJobs.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {IGame} from "./judge/IClaims.sol";
+import {Draws} from "./libraries/Draws.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Pull} from "./libraries/Pull.sol";
 import {TermsCheck} from "./libraries/TermsCheck.sol";
@@ -39,7 +40,6 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
 
     uint256 public constant MAX_CID_BYTES = 128;
     uint256 private constant COMMITTEE = 32;
-    uint256 private constant BPS = 10_000;
     address public constant BURN = address(0xdead);
 
     IConfig public immutable config;
@@ -223,7 +223,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
 
     /// @inheritdoc IJobs
     function budget(Terms calldata t) public pure returns (uint256) {
-        return t.rounds * _roundBudget(t) + _spare(t);
+        return t.rounds * _roundBudget(t) + _spare(t, Draws.mostDuties(t));
     }
 
     /// @inheritdoc IJobs
@@ -237,7 +237,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         }
         uint256 owed = earned.segments * _jobs[jobId].segmentPay + uint256(earned.signatures) * t.signFee
             + uint256(earned.duties) * t.dutyFee;
-        if (!isClosed) owed += (t.rounds - settled) * _roundBudget(t) + _spare(t);
+        if (!isClosed) owed += (t.rounds - settled) * _roundBudget(t) + _spare(t, earned.dutiesLeft);
         uint256 kept = uint256(job.funded) - job.refunded;
         return kept > owed ? kept - owed : 0;
     }
@@ -366,17 +366,18 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         return signatures * job.signFee + IAuditsHooks(audits).dutiesOf(jobId, m.accountIn(), from, to) * job.dutyFee;
     }
 
-    /// @return wei for the last round's second auditors, and for one committee more
-    function _spare(Terms memory t) private pure returns (uint256) {
+    /// @param duties that seeds may still draw
+    /// @return wei for them, and for one committee more
+    function _spare(Terms memory t, uint256 duties) private pure returns (uint256) {
         uint256 committee = t.slots < COMMITTEE ? t.slots : COMMITTEE;
-        return 2 * uint256(t.seats) * t.dutyFee + committee * t.signFee;
+        return duties * t.dutyFee + committee * t.signFee;
     }
 
-    /// @return wei that a round costs at most, but for the last round's second auditors
+    /// @return wei that a round costs at most, but for the audits that its seed draws: of the
+    /// excluded one is audited in any case
     function _roundBudget(Terms memory t) private pure returns (uint256) {
         uint256 committee = t.slots < COMMITTEE ? t.slots : COMMITTEE;
-        uint256 drawn = t.f == 0 ? t.seats : (uint256(t.shareBps) * t.seats + BPS - 1) / BPS + t.f;
         uint256 pay = uint256(t.steps) * t.tokensPerStep * t.pricePerToken;
-        return t.seats * pay + committee * t.signFee + drawn * t.dutyFee;
+        return t.seats * pay + committee * t.signFee + (t.f == 0 ? 0 : t.dutyFee);
     }
 }

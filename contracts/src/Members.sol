@@ -485,7 +485,7 @@ contract Members is IMembers, IMembersHooks, EventLog, Wired {
         uint256 first = (bond * jobs.paramsOf(jobId).penaltyBps + BPS - 1) / BPS;
         highest = bond / PENALTY_PART;
         amount = _countMiss(keccak256(abi.encode(jobId, role, account)), round, first, highest);
-        if (kind == MissedDuty.KEY) amount += _feesAbove(terms, round, first);
+        if (kind == MissedDuty.KEY) amount += _feesAbove(terms, first);
     }
 
     /// @dev A missed duty costs twice as much for each other one of the MEMORY rounds before it.
@@ -518,11 +518,10 @@ contract Members is IMembers, IMembersHooks, EventLog, Wired {
         return times > 10 || first << times > highest ? highest : first << times;
     }
 
-    /// @return wei that the fees of a seat's duties are above a first penalty: nobody can score
-    /// what auditors said, and they are paid
-    function _feesAbove(Terms memory t, uint32 round, uint256 first) private pure returns (uint256) {
-        uint256 fees = (round + 1 == t.rounds ? 2 : 1) * uint256(t.dutyFee);
-        return fees > first ? fees - first : 0;
+    /// @return wei that the fee of a seat's duty is above a first penalty: nobody can score what
+    /// its auditor said, and it is paid
+    function _feesAbove(Terms memory t, uint256 first) private pure returns (uint256) {
+        return t.dutyFee > first ? t.dutyFee - first : 0;
     }
 
     /// @dev A seat's whole bond, half of what a member still has.

@@ -393,9 +393,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     function auditOf(uint256 jobId, uint32 round) external view returns (Audit memory a) {
         Job storage j = _jobs[jobId];
         Settlement memory s = j.settled[round].load();
-        Shape memory shape = j.shape.load();
-        (a.isLast, a.f, a.shareBps) = (uint256(round) + 1 == shape.rounds, shape.f, shape.shareBps);
-        (a.hasPartials, a.record) = (shape.hasPartials, s.record);
+        (a.hasPartials, a.record) = (j.shape.hasPartials, s.record);
         if (s.settledAt == 0) return a;
         Windows memory w = j.windows.load();
         unchecked { // 40 and 32 bits in 64

@@ -35,7 +35,7 @@ async def test_the_curve_is_the_same_for_everybody_and_who_joins_late_opens_as_e
     tmp_path: Path, options: Callable[..., RunOptions], display: Display
 ) -> None:
     chosen = options(
-        job={"rounds": ROUNDS, "members.seats": 4, "members.min_providers": 3, "audit.share": 1},
+        job={"rounds": ROUNDS, "members.seats": 4, "members.min_providers": 3, "audit.rate": 1},
         providers=3,
         verifiers=2,
     )

@@ -31,7 +31,8 @@ async def test_a_false_round_of_a_reset_period_loses_by_it_or_by_a_later_one(
     job = METHODS[method] | {
         "method.reset_period": RESET_PERIOD,
         "rounds": ROUNDS,
-        "audit.share": "0.1",
+        "audit.rate": "0.1",
+        "audit.last": "all",
     }
     report = await play(options(job=job, cheats={CHEAT: "poison-reset-period"}))
     assert report["job"]["status"] == "done"

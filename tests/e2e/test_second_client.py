@@ -72,7 +72,8 @@ TERMS = {
     "key_seconds": 90,
     "window_seconds": 180,
     "ready_seconds": 600,
-    "share_bps": 5_000,
+    "audit_rate": 2,
+    "last_rate": 0,
     "game_seconds": 20,
 }
 """Long enough for a slow machine with five jobs at once: what is left of a window is skipped."""

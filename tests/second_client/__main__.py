@@ -109,6 +109,9 @@ def work_out(
         "ready": told["ready"],
         "committee": told["committee"],
     }
+    rate = money.rate_of(terms, last=round_id[3] + 1 == terms["rounds"])
+    left = money.most_duties(terms) - told["duties"]
+    of_round["drawn"] = rounds.drawn_seats(told["auditSeed"], of_round, rate, left)
     verdict = told["verdict"] | {
         "excluded": of_round["excluded"],
         "merged": len(inputs["merged"]),
@@ -116,8 +119,6 @@ def work_out(
         "cid": file_cid(global_bytes(after)),
         "loss": loss,
     }
-    last = round_id[3] + 1 == terms["rounds"]
-    drawn = rounds.drawn_seats(told["auditSeed"], of_round, terms, last)
     committee_draw = later if told["committeeDraw"] else told["drawnBy"]
     return after, {
         "seats": {
@@ -129,7 +130,7 @@ def work_out(
         "digest": rounds.certificate_digest(round_id, seed, of_round["votes"], verdict).hex(),
         "merged": global_digest(after).hex(),
         "loss": loss.hex(),
-        "bodies": _bodies(told, drawn, done, held, last),
+        "bodies": _bodies(told, of_round["drawn"], done, held),
     }
 
 
@@ -149,16 +150,13 @@ def _seat(done: Any, reveal: Any, told: Any) -> dict[str, Any]:
     }
 
 
-def _bodies(
-    told: Any, drawn: dict[int, int], done: Any, held: Holders, last: bool
-) -> dict[str, str]:
+def _bodies(told: Any, drawn: int, done: Any, held: Holders) -> dict[str, str]:
     """What each auditor should have opened, by its id."""
     duties: dict[int, dict[int, tuple[int, bytes]]] = {}
-    for seat, ordinal in sorted(drawn.items()):
-        for slot in rounds.auditors_of(told["auditSeed"], ordinal, told["ready"], last):
-            account = held.accounts[chain.VERIFIER, slot]
-            digest = rounds.valid_digest(account, done[seat]["work_tags"])
-            duties.setdefault(held.ids[chain.VERIFIER, slot], {})[seat] = rounds.VALID, digest
+    for seat, slot in rounds.auditors_of(told["auditSeed"], drawn, told["ready"]).items():
+        account = held.accounts[chain.VERIFIER, slot]
+        digest = rounds.valid_digest(account, done[seat]["work_tags"])
+        duties.setdefault(held.ids[chain.VERIFIER, slot], {})[seat] = rounds.VALID, digest
     return {str(id): rounds.body_of(each).hex() for id, each in sorted(duties.items())}
 
 

@@ -72,7 +72,8 @@ def rounds_of(events: Iterable[Event]) -> list[dict[str, Any]]:
         elif name == "RoundOpened":
             del rounds[said["round"] :]
             by = said["seed"] if waits else following_committee(rounds[-1]["auditSeed"])
-            rounds.append(_opened(said) | {"drawnBy": by, "whole": whole})
+            seeded = sum(earlier.get("seeded", 0) for earlier in rounds)
+            rounds.append(_opened(said) | {"drawnBy": by, "whole": whole, "duties": seeded})
         elif name in _FOLDS:
             _FOLDS[name](rounds[said["round"]], said)
         if name in {"RoundOpened", "Waiting"}:
@@ -104,6 +105,7 @@ def _settled(told: dict[str, Any], said: Mapping[str, Any]) -> None:
     pay = said["available"] & money.earning(done, told["whole"], merged)
     told.update(verdict=said["verdict"], signers=said["signers"], pay=pay)
     told.update(auditSeed=said["record"]["auditSeed"])
+    told["seeded"] = said["record"]["drawn"].bit_count() - bool(said["record"]["excluded"])
 
 
 def _opened_body(told: dict[str, Any], said: Mapping[str, Any]) -> None:

@@ -6,17 +6,18 @@ Rule of this file: integers of wei and seconds, from the manifest's terms as it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isqrt
 from typing import Any
 
-from tests.second_client.rounds import COMMITTEE, drawn_seats
+from tests.second_client.rounds import COMMITTEE, chance_of
 from tests.second_client.words import abi, keccak
 
 TERMS = (
-    "rounds", "seats", "min_providers", "slots", "min_verifiers", "f", "share_bps",
-    "train_seconds", "reveal_seconds", "merge_seconds", "audit_seconds", "open_seconds",
-    "key_seconds", "window_seconds", "ready_seconds", "game_seconds", "move_seconds",
-    "claim_seconds", "expiry", "steps", "segment_steps", "tokens_per_step", "price_per_token",
-    "sign_fee", "duty_fee", "provider_bond", "verifier_bond", "program",
+    "rounds", "seats", "min_providers", "slots", "min_verifiers", "f", "audit_rate",
+    "last_rate", "train_seconds", "reveal_seconds", "merge_seconds", "audit_seconds",
+    "open_seconds", "key_seconds", "window_seconds", "ready_seconds", "game_seconds",
+    "move_seconds", "claim_seconds", "expiry", "steps", "segment_steps", "tokens_per_step",
+    "price_per_token", "sign_fee", "duty_fee", "provider_bond", "verifier_bond", "program",
 )  # fmt: skip
 """In the order of Types.sol."""
 Terms = Mapping[str, Any]
@@ -43,18 +44,31 @@ def segments(terms: Terms) -> int:
     return int(terms["steps"] // terms["segment_steps"])
 
 
-def budget(terms: Terms) -> int:
-    seats, duty = terms["seats"], terms["duty_fee"]
+def rate_of(terms: Terms, *, last: bool) -> int:
+    """Of every seat of a round."""
+    return int(terms["last_rate" if last else "audit_rate"]) if terms["f"] else 0
+
+
+def most_duties(terms: Terms) -> int:
+    """U: duties that the escrow holds for draws by seeds."""
+    rounds, seats = terms["rounds"], terms["seats"]
+    rates = rate_of(terms, last=False), rate_of(terms, last=True)
+    chances = (rounds - 1) * chance_of(rates[0]) + chance_of(rates[1])
+    mean = -(-chances * seats // 2**32)
+    return int(min(rounds * seats, mean + 6 * (isqrt(mean) + 1)))
+
+
+def round_budget(terms: Terms) -> int:
+    """Of one round, but for what its seed draws."""
     committee = min(COMMITTEE, terms["slots"]) * terms["sign_fee"]
-    q = seats if terms["f"] == 0 else -(-terms["share_bps"] * seats // 10_000)
-    a_round = seats * segments(terms) * segment_pay(terms) + committee + (q + terms["f"]) * duty
-    return int(terms["rounds"] * a_round + 2 * seats * duty + committee)
+    sure = terms["duty_fee"] if terms["f"] else 0
+    return int(terms["seats"] * segments(terms) * segment_pay(terms) + committee + sure)
 
 
-def most_duties(terms: Terms, record: Mapping[str, int], audit_seed: bytes, last: bool) -> int:
-    """Of all auditors, a seat's without any segment among them."""
-    auditors = 2 if last and record["ready"].bit_count() > 1 else 1
-    return auditors * len(drawn_seats(audit_seed, record, terms, last))
+def budget(terms: Terms) -> int:
+    held = most_duties(terms) * terms["duty_fee"]
+    committee = min(COMMITTEE, terms["slots"]) * terms["sign_fee"]
+    return int(terms["rounds"] * round_budget(terms) + held + committee)
 
 
 def may_earn(terms: Terms, record: Mapping[str, int], done: int, duties: int) -> int:
@@ -113,8 +127,8 @@ def audit_clock(
     """Unix seconds at which the parts of an audit end."""
     times = 1
     if last:
-        per = -(-2 * record["revealed"].bit_count() // record["ready"].bit_count())
-        times = min(16, 1 + per)
+        per = -(-record["drawn"].bit_count() // record["ready"].bit_count())
+        times = min(16, max(1, per))
     audit = settled + times * terms["audit_seconds"]
     opened = audit + terms["open_seconds"]
     keys = opened + terms["key_seconds"]

@@ -8,6 +8,7 @@ names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import isqrt
 from typing import Any
 
 from tests.second_client.curve import recover, sign
@@ -132,36 +133,40 @@ def committee_of(seed: bytes, pool: int) -> list[int]:
     return sorted(_smallest({slot: keccak(abi(seed, slot)) for slot in bits(pool)}, COMMITTEE))
 
 
-def share_of(revealed: int, share_bps: int, ready: int) -> int:
-    """q, of so many seats and slots."""
-    return max(1, min(-(-share_bps * revealed // 10_000), -(-ready // 2)))
+def chance_of(rate: int) -> int:
+    """Of the table of rates, in 2^-32: 2^(32 - rate/2), rounded up."""
+    below = isqrt(2 ** (64 - rate))
+    return below if below**2 == 2 ** (64 - rate) else below + 1
 
 
-def drawn_seats(
-    seed: bytes, record: Mapping[str, int], terms: Mapping[str, Any], last: bool, idle: int = 0
-) -> dict[int, int]:
-    """The seats whose work is done again, each with its ordinal; `idle` revealed no segment."""
-    order = bits(record["revealed"])
-    q = len(order)
-    if not last and terms["f"]:
-        q = share_of(q, terms["share_bps"], record["ready"].bit_count())
-    if q < len(order):
-        hashes = {seat: keccak(abi(seed, seat)) for seat in order}
-        left = {seat: hashes[seat] for seat in bits(record["excluded"])}
-        order = _smallest(hashes, q)
-        standing = {seat: q + i for i, seat in enumerate(_smallest(left, len(left)))}
-    else:
-        standing = {}
-    standing |= {seat: i for i, seat in enumerate(order)}
-    return {seat: i for seat, i in standing.items() if not idle >> seat & 1}
+def seeded_seats(seed: bytes, revealed: int, rate: int) -> int:
+    """The map of the seats that the seed draws."""
+    drawn = 0
+    for seat in bits(revealed):
+        tickets = hashed("atoll.audit-rate.v1", seed, seat // 8)
+        ticket = tickets[4 * (seat % 8) : 4 * (seat % 8) + 4]
+        drawn |= (int.from_bytes(ticket, "big") < chance_of(rate)) << seat
+    return drawn
 
 
-def auditors_of(seed: bytes, ordinal: int, ready: int, last: bool) -> list[int]:
-    """The slots that do a drawn seat's work again."""
+def sure_seat(seed: bytes, excluded: int) -> int:
+    """The map of the excluded seat that is audited in any case; of none none."""
+    seats = bits(excluded)
+    return 1 << seats[int.from_bytes(seed, "big") % len(seats)] if seats else 0
+
+
+def drawn_seats(seed: bytes, record: Mapping[str, int], rate: int, left: int) -> int:
+    """The map of the seats whose work is done again; `left` is U before the round."""
+    sure = sure_seat(seed, record["excluded"])
+    drawn = bits(seeded_seats(seed, record["revealed"], rate) & ~sure)
+    return sum(1 << seat for seat in drawn[max(0, len(drawn) - left) :]) | sure
+
+
+def auditors_of(seed: bytes, drawn: int, ready: int) -> dict[int, int]:
+    """The slot that does each drawn seat's work again."""
     slots = bits(ready)
-    order = _smallest({slot: keccak(abi(seed, 256, slot)) for slot in slots}, len(slots))
-    found = [order[ordinal % len(order)], order[(ordinal + 1) % len(order)]]
-    return found if last and len(order) > 1 else found[:1]
+    first = int.from_bytes(hashed("atoll.auditors.v1", seed), "big")
+    return {seat: slots[(first + i) % len(slots)] for i, seat in enumerate(bits(drawn))}
 
 
 # ------------------------------------------------------- votes and certificates (sections 2, 7)
@@ -200,7 +205,7 @@ def signers_of(digest: bytes, committee: Sequence[bytes], certificate: bytes) ->
 def record_hash(record: Mapping[str, Any]) -> bytes:
     """What the contract keeps of a round."""
     names = ("seed", "auditSeed", "reveals", "votes", "model")
-    maps = ("revealed", "available", "excluded", "ready", "committee")
+    maps = ("revealed", "available", "excluded", "ready", "committee", "drawn")
     return hashed("atoll.round-record.v1", *(record[name] for name in (*names, *maps)))
 
 

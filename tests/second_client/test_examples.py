@@ -268,9 +268,8 @@ def worked_round() -> Lines:
     reveals, block_hash = unhex(seeds["reveals"]), unhex(seeds["blockHash"])
     draw = ROUNDS["draws"][0]
     drawn_by, ready = unhex(draw["seed"]), int(draw["ready"], 16)
-    record = {"revealed": int(draw["revealed"], 16), "excluded": 0, "ready": ready}
-    seats = rounds.drawn_seats(drawn_by, record, {"f": 1, "share_bps": 5000}, last=False)
-    first = [rounds.auditors_of(drawn_by, i, ready, last=False)[0] for i in seats.values()]
+    record = {"revealed": int(draw["revealed"], 16), "excluded": 0}
+    by = rounds.auditors_of(drawn_by, rounds.drawn_seats(drawn_by, record, 2, 99), ready)
     values = [unhex(v) if str(v).startswith("0x") else int(v) for v in ROUNDS["money"]["terms"]]
     terms = dict(zip(money.TERMS, values, strict=True))
     return [
@@ -281,8 +280,8 @@ def worked_round() -> Lines:
         ("ℓ₁", rounds.later_committee(unhex(seeds["auditSeed"]), 1)),
         ("votes", rounds.votes_accumulator(seed, [(2, 0b1011)])),
         ("slots", np.array(rounds.committee_of(drawn_by, ready))),
-        ("drawn", np.array(list(seats))),
-        ("by", np.array(first)),
+        ("drawn", np.array(list(by))),
+        ("by", np.array(list(by.values()))),
         ("P", np.array([money.segment_pay(terms)], object)),
         ("budget", np.array([money.budget(terms)], object)),
     ]
@@ -292,7 +291,7 @@ def four_seats() -> Lines:
     """The round of SPEC-ROUNDS.md, 14: seeds cut off, who takes part, and wei."""
     round_id = (31337, (1).to_bytes(20, "big"), 1, 2)
     terms = dict.fromkeys(money.TERMS, 0) | {
-        "rounds": 10, "seats": 4, "slots": 3, "f": 1, "share_bps": 5000, "steps": 40,
+        "rounds": 10, "seats": 4, "slots": 3, "f": 1, "audit_rate": 2, "last_rate": 2, "steps": 40,
         "segment_steps": 10, "tokens_per_step": 100, "price_per_token": 1, "sign_fee": 50,
         "duty_fee": 300, "audit_seconds": 600, "open_seconds": 60, "key_seconds": 60,
         "window_seconds": 1200,
@@ -312,14 +311,14 @@ def four_seats() -> Lines:
     )
     out = sum(1 << seat for seat in inputs["excluded"])
     record = {"revealed": 0b1111, "excluded": out, "ready": 0b111, "committee": 0b111}
-    drawn = rounds.drawn_seats(audit_seed, record, terms, last=False)
-    by = {s: rounds.auditors_of(audit_seed, drawn[s], 0b111, last=False)[0] for s in sorted(drawn)}
+    drawn = rounds.drawn_seats(audit_seed, record, 2, money.most_duties(terms))
+    by = rounds.auditors_of(audit_seed, drawn, 0b111)
     price, signed, unopened, unpaid = money.segment_pay(terms), 0b011, {2}, {3}
     fees = [
         50 * (signed >> slot & 1) + 300 * (slot not in unopened) * list(by.values()).count(slot)
         for slot in range(3)
     ]
-    earn = money.may_earn(terms, record, sum(done.values()), len(drawn))
+    earn = money.may_earn(terms, record, sum(done.values()), len(by))
     return [
         ("data", data_seed[:4]), ("R", reveals[:4]), ("audit", audit_seed[:4]),
         ("votes", rounds.votes_accumulator(data_seed, votes.items())[:4]),
@@ -334,7 +333,7 @@ def four_seats() -> Lines:
         ("slots", np.array(fees)), ("burnt", np.array([sum(done[s] * price for s in unpaid)])),
         ("penalty", np.array([money.penalty(80_000, 100, level) for level in (0, 1)])),
         ("earn", np.array([earn])),
-        ("round", np.array([money.budget(terms) - money.budget(terms | {"rounds": 9})])),
+        ("round", np.array([money.round_budget(terms)])),
         ("budget", np.array([money.budget(terms)])),
     ]  # fmt: skip
 

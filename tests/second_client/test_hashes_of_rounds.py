@@ -122,7 +122,7 @@ def test_who_signs_what_is_recovered() -> None:
 
 
 def test_round_records_and_audit_reports() -> None:
-    names = {"revealed", "available", "excluded", "ready", "committee"}
+    names = {"revealed", "available", "excluded", "ready", "committee", "drawn"}
     plain = dict(VECTORS["record"])
     expected = unhex(plain.pop("hash"))
     record = {name: int(v, 16) if name in names else unhex(v) for name, v in plain.items()}
@@ -159,21 +159,18 @@ def test_draws(case: Json) -> None:
     seed, ready = unhex(case["seed"]), int(case["ready"], 16)
     record = {name: int(case[name], 16) for name in ("revealed", "excluded", "ready")}
     assert sum(1 << p for p in rounds.committee_of(seed, ready)) == int(case["committee"], 16)
-    terms = {"f": 1, "share_bps": case["shareBps"]}
-    drawn = rounds.drawn_seats(seed, record, terms, last=False)
-    assert sum(1 << seat for seat in drawn) == int(case["drawn"], 16)
-    assert [drawn[seat] for seat in case["seats"]] == case["ordinals"]
-    idle = 1 << min(drawn)
-    without = rounds.drawn_seats(seed, record, terms, last=False, idle=idle)
-    assert without == {seat: at for seat, at in drawn.items() if seat != min(drawn)}
-    for others in ({"last": True, "terms": terms}, {"last": False, "terms": terms | {"f": 0}}):
-        every = rounds.drawn_seats(seed, record, **others)
-        assert every == {seat: at for at, seat in enumerate(rounds.bits(record["revealed"]))}
-    revealed = record["revealed"].bit_count()
-    assert rounds.share_of(revealed, case["shareBps"], ready.bit_count()) == case["count"]
-    for ordinal, auditors in zip(case["ordinals"], case["auditors"], strict=True):
-        assert rounds.auditors_of(seed, ordinal, ready, last=True) == auditors
-        assert rounds.auditors_of(seed, ordinal, ready, last=False) == auditors[:1]
+    seeded = rounds.seeded_seats(seed, record["revealed"], case["rate"])
+    assert seeded == int(case["seeded"], 16)
+    drawn = rounds.drawn_seats(seed, record, case["rate"], case["left"])
+    assert drawn == int(case["drawn"], 16)
+    assert list(rounds.auditors_of(seed, drawn, ready).values()) == case["auditors"]
+
+
+@pytest.mark.parametrize("case", VECTORS["mostDuties"])
+def test_what_an_escrow_holds_for_draws(case: Json) -> None:
+    names = {"audit_rate": "auditRate", "last_rate": "lastRate"}
+    terms = {name: case[names.get(name, name)] for name in ("rounds", "seats", *names)}
+    assert money.most_duties(terms | {"f": 1}) == case["most"]
 
 
 def test_money_and_last_moments() -> None:

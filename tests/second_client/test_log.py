@@ -69,11 +69,10 @@ def test_what_follows_from_a_round_is_that_of_the_view(number: int) -> None:
     last = number + 1 == terms["rounds"]
     revealed = sum(1 << seat for seat in told["reveals"])
     record = {"revealed": revealed, "excluded": told["verdict"]["excluded"], "ready": ready}
-    own = {"f": terms["f"], "share_bps": terms["shareBps"]}
-    drawn = rounds.drawn_seats(told["auditSeed"], record, own, last=last)
-    assert sum(1 << seat for seat in drawn) == expected["drawn"]
+    rate = terms["lastRate" if last else "auditRate"]
+    drawn = rounds.drawn_seats(told["auditSeed"], record, rate, 1 << 32)
+    assert drawn == expected["drawn"]
     duties: dict[str, list[int]] = {}
-    for seat in sorted(drawn):
-        for slot in rounds.auditors_of(told["auditSeed"], drawn[seat], ready, last=last):
-            duties.setdefault(str(slot), []).append(seat)
+    for seat, slot in rounds.auditors_of(told["auditSeed"], drawn, ready).items():
+        duties.setdefault(str(slot), []).append(seat)
     assert duties == expected["duties"]

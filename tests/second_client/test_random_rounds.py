@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 from eth_hash.auto import keccak
@@ -77,12 +77,14 @@ def round_id(roll: Roll) -> tuple[tuple[int, bytes, int, int], RoundId]:
 def terms_of(roll: Roll) -> Terms:
     seats, slots = roll.randrange(1, 257), roll.randrange(1, 257)
     segment = roll.randrange(1, 20)
+    f = roll.choice([0, (seats - 1) // 3 if seats > 3 else 0])
     return make_terms(
         rounds=roll.randrange(1, 1 << 24),
         seats=seats,
         slots=slots,
-        f=roll.choice([0, (seats - 1) // 3 if seats > 3 else 0]),
-        share_bps=roll.randrange(1, 10_001),
+        f=f,
+        audit_rate=roll.randrange(16),
+        last_rate=roll.randrange(16),
         steps=segment * roll.randrange(1, 65),
         segment_steps=segment,
         tokens_per_step=roll.getrandbits(30),
@@ -152,7 +154,7 @@ def certificates(roll: Roll) -> Iterator[Pair]:
 
 
 def record(roll: Roll) -> Iterator[Pair]:
-    told = RoundRecord(*(word(roll) for _ in range(5)), *(bitmap(roll) for _ in range(5)))
+    told = RoundRecord(*(word(roll) for _ in range(5)), *(bitmap(roll) for _ in range(6)))
     plain = asdict(told)
     plain |= {"auditSeed": plain["audit_seed"], "excluded": plain["excluded"]}
     yield rounds.record_hash(plain), hashing.record_hash(told)
@@ -188,22 +190,13 @@ def names(roll: Roll) -> Iterator[Pair]:
 def drawn(roll: Roll) -> Iterator[Pair]:
     sizes = (256,) if roll.random() < 0.02 else (1, 4, 12, 40)  # every member is hashed thrice
     seed, pool, revealed = word(roll), bitmap(roll, 1, sizes), bitmap(roll, 1, sizes)
-    share, excluded = roll.randrange(1, 10_001), Bitmap(revealed & bitmap(roll))
+    rate, left, excluded = roll.randrange(16), roll.randrange(30), Bitmap(revealed & bitmap(roll))
     yield rounds.committee_of(seed, pool), list(committee_draws.draw_committee(seed, pool))
-    count = committee_draws.audited_share(revealed.bit_count(), share, pool.bit_count())
-    ordinals = committee_draws.draw_seats(seed, revealed, excluded, count)
-    told = {"revealed": revealed, "excluded": excluded, "ready": pool}
-    mine = rounds.drawn_seats(seed, told, {"f": 1, "share_bps": share}, last=False)
-    yield mine, dict(ordinals)
-    last = roll.random() < 0.5
-    terms = replace(make_terms(), f=1, share_bps=share)
-    words_of_it, nobody = [seed] * 5, Bitmap(0)
-    record_of_it = RoundRecord(*words_of_it, revealed, revealed, excluded, pool, nobody)
-    counted = pay.most_duties(terms, record_of_it, is_last=last)
-    yield money.most_duties(asdict(terms), told, seed, last=last), counted
-    for ordinal in list(mine.values())[:2]:
-        theirs = committee_draws.auditors_of(seed, ordinal, pool, is_last=last)
-        yield rounds.auditors_of(seed, ordinal, pool, last=last), list(theirs)
+    told = {"revealed": revealed, "excluded": excluded}
+    mine = rounds.drawn_seats(seed, told, rate, left)
+    yield mine, committee_draws.draw_audits(seed, revealed, excluded, rate=rate, left=left)
+    theirs = committee_draws.auditors_of(seed, Bitmap(mine), pool)
+    yield rounds.auditors_of(seed, mine, pool), dict(theirs)
 
 
 def paid(roll: Roll) -> Iterator[Pair]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil
+from math import ceil, isqrt
 
 from eth_hash.auto import keccak
 from tests.support.identities import DOMAIN, JOB, address, cid, digest
@@ -162,6 +162,7 @@ class Contracts:
         self.ready, self.coming, self.going = set[int](), set[int](), set[int]()
         self.misses: dict[tuple[Role, Address], list[int]] = {}  # rounds, as often as missed
         self.buckets: dict[int, int] = {}  # of providers' ids
+        self.duties_left = most_duties(terms)
         self.seed = self.next_seed = self.model = Digest(ZERO)
         self.seated, self.waited, self.committee = set[int](), set[int](), set[int]()
         self.settled: list[Past] = []
@@ -387,8 +388,7 @@ class Contracts:
         missed = self.misses.setdefault((m.role, m.account), [])
         penalty = self._price([*missed, round], bond) - self._price(missed, bond)
         if kind is MissedDuty.KEY:
-            fees = self.terms.duty_fee * (2 if round == self.terms.rounds - 1 else 1)
-            penalty += max(0, fees - ceil(Fraction(bond * PENALTY_BPS, 10_000)))
+            penalty += max(0, self.terms.duty_fee - ceil(Fraction(bond * PENALTY_BPS, 10_000)))
         penalty = min(penalty, bond // 8 - m.penalised, m.bond)
         missed.append(round)
         m.penalised += penalty
@@ -734,7 +734,7 @@ class Contracts:
     def _store(self, verdict: Verdict, signed: Digest, signers: set[int]) -> None:
         self._seed_audit()
         need(any(self.audit_seed), "nobody knows the audit seed yet")
-        available, terms = self.available(), self.terms
+        available = self.available()
         record = RoundRecord(
             self.seed,
             self.audit_seed,
@@ -746,15 +746,16 @@ class Contracts:
             verdict.excluded,
             bitmap(self.ready),
             bitmap(self.committee),
+            bitmap(self._drawn(numbers(verdict.excluded))),
         )
-        is_last = self.round + 1 == terms.rounds
         in_vain = any(signed) and not verdict.merged
         unearned = {s for s in self.seated if in_vain and self._is_short(self.reveals[s])}
-        drawn = self._drawn(numbers(verdict.excluded), is_last)
+        drawn = numbers(record.drawn)
+        self.duties_left -= len(drawn) - bool(verdict.excluded)
         silent = self._silent_here() if self.now >= self.votes_end else set()
         settled_round = Past(
             at=self.now,
-            ends=self._ends(is_last),
+            ends=self._ends(len(drawn)),
             record=record,
             digest=signed,
             state=verdict.state,
@@ -764,8 +765,8 @@ class Contracts:
             },
             done={s: len(self.reveals[s].checkpoint_commitments) // 64 for s in self.seated},
             reveals=dict(self.reveals),
-            drawn=set(drawn),
-            auditors=self._auditors(drawn, 2 if is_last else 1),
+            drawn={s for s in drawn if self.reveals[s].checkpoint_commitments},
+            auditors=self._auditors(drawn),
             signed=set(signers),
             absent=self.silent | silent,
             pay=available - unearned,
@@ -776,29 +777,35 @@ class Contracts:
         told = (signed, verdict, bitmap(available), bitmap(signers), record)
         self.emit(ev.Settled(self.job, RoundIndex(self.round), *told))
 
-    def _drawn(self, excluded: set[int], is_last: bool) -> dict[int, int]:
-        """Which seats, and as the how manieth; who revealed no segment is not among them."""
-        count = len(self.seated)
-        if self.terms.f and not is_last:
-            share = ceil(Fraction(self.terms.share_bps * count, 10_000))
-            count = max(1, min(share, ceil(Fraction(len(self.ready), 2))))
-        order, behind = sorted(self.seated), list[int]()
-        if count < len(order):
-            by_ticket = sorted(order, key=lambda s: (hashed(self.audit_seed, s), s))
-            order, behind = by_ticket[:count], [s for s in by_ticket if s in excluded]
-        positions = {s: count + at for at, s in enumerate(behind)}
-        positions |= {s: at for at, s in enumerate(order)}
-        return {s: at for s, at in positions.items() if self.reveals[s].checkpoint_commitments}
+    def _drawn(self, excluded: set[int]) -> set[int]:
+        """Each seat by itself, the last of them where the escrow pays for no more, and one of the
+        excluded.
+        """
+        terms, seed = self.terms, self.audit_seed
+        rate = terms.last_rate if self.round + 1 == terms.rounds else terms.audit_rate
+        rate = rate if terms.f else 0
+        sure = set[int]()
+        if excluded:
+            sure = {sorted(excluded)[int.from_bytes(seed, "big") % len(excluded)]}
+        tag = keccak(b"atoll.audit-rate.v1")
+        tickets = {s: hashed(tag, seed, s // 8)[s % 8 * 4 :][:4] for s in self.seated}
+        chance = _chance(rate)
+        drawn = [
+            s for s in sorted(self.seated - sure) if int.from_bytes(tickets[s], "big") < chance
+        ]
+        return set(drawn[max(0, len(drawn) - self.duties_left) :]) | sure
 
-    def _auditors(self, drawn: dict[int, int], count: int) -> dict[int, set[int]]:
-        """Drawn seats go round the pool."""
-        pool = sorted(self.ready, key=lambda p: (hashed(self.audit_seed, 256, p), p))
-        return {s: {pool[(at + k) % len(pool)] for k in range(count)} for s, at in drawn.items()}
+    def _auditors(self, drawn: set[int]) -> dict[int, set[int]]:
+        """Drawn seats go round the pool; who revealed no segment has none."""
+        pool = sorted(self.ready)
+        first = int.from_bytes(hashed(keccak(b"atoll.auditors.v1"), self.audit_seed), "big")
+        auditors = {s: {pool[(first + at) % len(pool)]} for at, s in enumerate(sorted(drawn))}
+        return {s: a for s, a in auditors.items() if self.reveals[s].checkpoint_commitments}
 
-    def _ends(self, is_last: bool) -> dict[str, int]:
+    def _ends(self, drawn: int) -> dict[str, int]:
         terms, audits = self.terms, 1
-        if is_last:
-            audits = min(16, 1 + ceil(Fraction(2 * len(self.seated), len(self.ready))))
+        if self.round + 1 == terms.rounds:
+            audits = min(16, max(1, ceil(Fraction(drawn, len(self.ready)))))
         ends = {"audit": self.now + audits * terms.audit_seconds}
         ends["open"] = ends["audit"] + terms.open_seconds
         ends["keys"] = ends["open"] + terms.key_seconds
@@ -967,16 +974,8 @@ class Contracts:
             settled_round.pay.discard(seat)
             self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(settled_round.pay)))
         self.emit(ev.Struck(self.job, RoundIndex(round), SeatIndex(seat)))
-        if 2 * len(settled_round.in_time) >= self._sampled(settled_round, round):
+        if 2 * len(settled_round.in_time) >= settled_round.record.drawn.bit_count():
             self._missed(m, round, MissedDuty.KEY)
-
-    def _sampled(self, settled_round: Past, round: int) -> int:
-        """Seats that the seed of a round draws, beside those that were excluded."""
-        revealed = settled_round.record.revealed.bit_count()
-        if not self.terms.f or round + 1 == self.terms.rounds:
-            return revealed
-        share = ceil(Fraction(self.terms.share_bps * revealed, 10_000))
-        return max(1, min(share, ceil(Fraction(settled_round.record.ready.bit_count(), 2))))
 
     def report_absent(self, round: int, id: int) -> None:
         settled_round = self.settled[round]
@@ -984,8 +983,8 @@ class Contracts:
         body = settled_round.opened_reports.get(id, b"")
         left = self.duties(round, id) - {body[at] for at in range(0, len(body), 35)}
         need(left, "nothing excluded")
-        duties = self._sampled(settled_round, round) * (1 + (round + 1 == self.terms.rounds))
-        owing = min(duties, settled_round.record.ready.bit_count())
+        record = settled_round.record
+        owing = min(record.drawn.bit_count(), record.ready.bit_count())
         need(2 * len(settled_round.opened_reports) >= owing, "most auditors stood still")
         self._missed(self.member(Role.VERIFIER, id), round, MissedDuty.AUDIT)
 
@@ -1141,6 +1140,24 @@ class Contracts:
         self.burnt_to = to
         self.burnt += amount
         self.emit(ev.Burnt(self.job, RoundIndex(to), amount))
+
+
+# --- draws ---
+
+
+def _chance(rate: int) -> int:
+    """2^32 · 2^(-rate/2), rounded up."""
+    squared = (1 << 64) >> rate
+    return isqrt(squared) + (isqrt(squared) ** 2 < squared)
+
+
+def most_duties(terms: Terms) -> int:
+    """Audits that the escrow pays for, beside one of an excluded seat a round."""
+    if not terms.f:
+        return terms.rounds * terms.seats
+    chances = (terms.rounds - 1) * _chance(terms.audit_rate) + _chance(terms.last_rate)
+    mean = ceil(Fraction(chances * terms.seats, 1 << 32))
+    return min(terms.rounds * terms.seats, mean + 6 * (isqrt(mean) + 1))
 
 
 # --- honest members ---

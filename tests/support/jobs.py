@@ -23,7 +23,7 @@ PLAIN = JobSpec.of(
         "lifetime": LIFETIME,
         "model": DEMO["model"],
         "inner": {"lr": "0.003", "steps": 40, "segment": 5, "batch": 8},
-        "audit": {"share": "0.5"},
+        "audit": {"rate": "0.5", "last": "all"},
         "money": {
             "price_per_token": "0.000001",
             "sign_fee": "0.1",

@@ -17,7 +17,6 @@ from tests.support.identities import digest
 from atoll.protocol.audit_rates import (
     RATES,
     Incentive,
-    auditor_of,
     draw_by_rates,
     lowest_rate,
     most_retained,
@@ -67,19 +66,16 @@ def stake(number: int) -> Json:
 
 
 def draw(number: int) -> Json:
-    """Who is drawn of some seats at their rates, and the auditor of each."""
+    """Who is drawn of some seats at their rates."""
     seed = digest(f"audit draw {number}")
     revealed = Bitmap(int.from_bytes(digest(f"revealed {number}"), "big") >> (16 * number))
-    ready = Bitmap(int.from_bytes(digest(f"ready {number}"), "big") >> (240 - 16 * number) | 1)
     rates = digest(f"rates {number}") * 8
     words = pack_rates({SeatIndex(seat): rates[seat] % 16 for seat in bits(revealed)})
     drawn = draw_by_rates(seed, revealed, words)
     return {
         "auditSeed": "0x" + seed.hex(),
-        "auditors": [auditor_of(seed, SeatIndex(seat), ready) for seat in bits(drawn)],
         "drawn": hex(drawn),
         "rates": [hex(word) for word in words],
-        "ready": hex(ready),
         "revealed": hex(revealed),
     }
 

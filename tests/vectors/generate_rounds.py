@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ from tests.support.identities import address, cid, digest
 from tests.support.manifests import make_manifest, make_terms
 
 from atoll.protocol import (
+    audit_rates,
     audit_reports,
     bls,
     certificates,
@@ -443,8 +444,8 @@ def bls_case() -> Json:
 
 
 def record_case() -> Json:
-    names = ("revealed", "available", "excluded", "ready", "committee")
-    maps = (0b1111, 0b1101, 0b100, 0b11011, 0b11011)
+    names = ("revealed", "available", "excluded", "ready", "committee", "drawn")
+    maps = (0b1111, 0b1101, 0b100, 0b11011, 0b11011, 0b110)
     digests = (digest(name) for name in ("seed", "audit", "reveals", "votes", "model"))
     record = RoundRecord(*digests, *map(Bitmap, maps))
     return struct(record, *names) | {"hash": text(hashing.record_hash(record))}
@@ -493,39 +494,48 @@ def name_cases() -> list[Json]:
 
 
 def draw_cases() -> list[Json]:
-    """Committees, drawn seats and their auditors."""
+    """Committees, drawn seats and the auditor of each."""
     cases = []
-    for name, revealed, excluded, ready, share in (
-        ("four of four", 0b1111, 0, 0b111, 5_000),
-        ("one excluded", 0b1111_1111, 0b1000, 0b1101_0111, 2_500),
-        ("a large pool", (1 << 64) - 1, 0b101, (1 << 60) - 1, 2_500),
-        ("everybody", (1 << 256) - 1, 0, (1 << 256) - 1, 10_000),
-        ("few are ready", 0b1111_0000, 0, 0b10, 10_000),
+    for name, revealed, excluded, ready, rate, left in (
+        ("four of four", 0b1111, 0, 0b111, 2, 99),
+        ("one excluded", 0b1111_1111, 0b1000, 0b1101_0111, 4, 99),
+        ("a large pool", (1 << 64) - 1, 0b101, (1 << 60) - 1, 9, 99),
+        ("everybody", (1 << 256) - 1, 0, (1 << 256) - 1, 0, 999),
+        ("few are left", (1 << 200) - 1, 1 << 199 | 1 << 77, 0b10, 5, 7),
     ):
-        seed, pool = digest(name), Bitmap(ready)
-        count = Bitmap(revealed).bit_count()
-        share_count = committee_draws.audited_share(count, share, pool.bit_count())
-        drawn = committee_draws.draw_seats(seed, Bitmap(revealed), Bitmap(excluded), share_count)
-        some = sorted(drawn)[:5]
+        seed, pool, seats = digest(name), Bitmap(ready), Bitmap(revealed)
+        drawn = committee_draws.draw_audits(seed, seats, Bitmap(excluded), rate=rate, left=left)
+        seeded = committee_draws.draw_audits(seed, seats, Bitmap(0), rate=rate, left=256)
+        auditors = committee_draws.auditors_of(seed, drawn, pool)
         cases.append(
             {
-                "auditors": [
-                    committee_draws.auditors_of(seed, drawn[seat], pool, is_last=True)
-                    for seat in some
-                ],
+                "auditors": list(auditors.values()),
                 "committee": hex(to_bitmap(committee_draws.draw_committee(seed, pool))),
-                "count": share_count,
-                "drawn": hex(to_bitmap(drawn)),
+                "drawn": hex(drawn),
                 "excluded": hex(excluded),
+                "left": left,
                 "name": name,
-                "ordinals": [drawn[seat] for seat in some],
+                "rate": rate,
                 "ready": hex(ready),
                 "revealed": hex(revealed),
-                "seats": some,
                 "seed": text(seed),
-                "shareBps": share,
+                "seeded": hex(seeded),
             }
         )
+    return cases
+
+
+def most_cases() -> list[Json]:
+    """Duties that an escrow holds fees for, where f is not 0."""
+    cases = []
+    for rounds, seats, usual, last in (
+        (1, 1, 0, 0), (50, 8, 8, 8), (500, 64, 10, 10), (2, 4, 2, 0),
+        (2**24 - 2, 256, 0, 0), (2**24 - 2, 256, 15, 1),
+    ):  # fmt: skip
+        rates = {"audit_rate": usual, "last_rate": last}
+        terms = replace(TERMS, rounds=rounds, seats=seats, f=1, **rates)
+        said = {"rounds": rounds, "seats": seats, "auditRate": usual, "lastRate": last}
+        cases.append(said | {"most": audit_rates.most_duties(terms)})
     return cases
 
 
@@ -554,6 +564,7 @@ def round_cases() -> Json:
         "certificate": certificate_case(),
         "commit": commit_case(),
         "draws": draw_cases(),
+        "mostDuties": most_cases(),
         "record": record_case(),
         "key": key_case(),
         "money": money_case(),

@@ -8,7 +8,8 @@ import "../types/Types.sol";
 struct Earned {
     uint64 segments;
     uint64 signatures;
-    uint64 duties;
+    uint32 duties;
+    uint32 dutiesLeft; // that the seeds of rounds to come may draw
     uint64 closedAt; // unix seconds; 0 while it runs
 }
 

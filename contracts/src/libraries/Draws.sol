@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Terms} from "../types/Types.sol";
 import {Bits} from "./Bits.sol";
 
-/// @title Committee draws: who says which updates arrived, what is audited, and by whom. The
-/// smallest hashes win.
+/// @title Draws: who says which updates arrived, what is audited, and by whom.
 library Draws {
     using Bits for uint256;
 
     uint256 internal constant COMMITTEE = 32;
-    uint256 private constant BPS = 10_000;
-    uint256 private constant NO_SEAT = 256; // in tickets of slots that audit
+    uint256 private constant ALWAYS = 1 << 32;
+    uint256 private constant ROOT = 0xB504F333; // 2^32 / √2, rounded down
+    bytes32 private constant AUDIT_RATE = keccak256("atoll.audit-rate.v1");
+    bytes32 private constant AUDITORS = keccak256("atoll.auditors.v1");
 
     /// @return drawn the (at most 32) slots of the pool with the smallest hashes under the
     /// committee draw's seed
@@ -34,70 +36,79 @@ library Draws {
         }
     }
 
-    /// @return how many of the revealed seats the seed draws
-    function sampled(uint256 revealed, uint256 ready, uint256 shareBps) internal pure returns (uint256) {
-        uint256 shareUp = (shareBps * revealed + BPS - 1) / BPS;
-        uint256 halfUp = (ready + 1) / 2;
-        uint256 count = shareUp < halfUp ? shareUp : halfUp;
-        return count == 0 ? 1 : count;
+    /// @param rate of the table
+    /// @return chance of an audit in 2^-32: from always on, each √2 smaller than the one before it,
+    /// rounded up
+    function chance(uint256 rate) internal pure returns (uint256) {
+        return rate & 1 == 0 ? ALWAYS >> rate / 2 : (ROOT >> rate / 2) + 1;
     }
 
-    /// @return before how many of the revealed seats have a smaller ticket
-    function rankOfSeat(bytes32 auditSeed, uint256 revealed, uint256 seat) internal pure returns (uint256 before) {
-        bytes32 own = ticket(auditSeed, seat);
+    /// @notice Each seat is drawn by itself, so a round may have nobody drawn, and no seat's chance
+    /// depends on how many others there are.
+    /// @dev A hash is the tickets of eight seats, 32 bits each.
+    /// @return drawn those of the revealed whose tickets are below the rate's chance
+    function seats(bytes32 auditSeed, uint256 revealed, uint256 rate) internal pure returns (uint256 drawn) {
+        if (rate == 0) return revealed;
+        uint256 below = chance(rate);
         unchecked {
-            for (uint256 other = 0; revealed != 0; (revealed >>= 1, other++)) {
-                if (revealed & 1 == 0) continue;
-                bytes32 value = ticket(auditSeed, other);
-                if (value < own || (value == own && other < seat)) before++;
+            uint256 mark = 1; // of a seat; behind the last one zero
+            for (uint256 eight = 0; mark - 1 < revealed; eight++) {
+                uint256 tickets = uint256(ticket(AUDIT_RATE, uint256(auditSeed), eight));
+                for (uint256 end = mark << 8; mark != end; (mark <<= 1, tickets <<= 32)) {
+                    if (tickets >> 224 < below) drawn |= mark;
+                }
             }
         }
+        drawn &= revealed;
     }
 
-    /// @dev `rankOfSeat` of each would say it, too, and hash every ticket once for each: a seat in
-    /// three may be excluded.
-    /// @param count of the revealed seats that the seed draws
-    /// @return others of those that were excluded, which it does not draw
-    function beside(bytes32 auditSeed, uint256 revealed, uint256 excluded, uint256 count)
+    /// @param from seats, not none
+    /// @return the bit of one of them, by the seed
+    function oneOf(bytes32 auditSeed, uint256 from) internal pure returns (uint256) {
+        for (uint256 skipped = uint256(auditSeed) % from.popcount(); skipped > 0; skipped--) {
+            from &= from - 1;
+        }
+        return from & (~from + 1);
+    }
+
+    /// @return the last so many of these
+    function atMost(uint256 from, uint256 count) internal pure returns (uint256) {
+        for (uint256 surplus = from.popcount(); surplus > count; surplus--) {
+            from &= from - 1;
+        }
+        return from;
+    }
+
+    /// @notice Drawn seats go round the pool from a slot on that the seed draws, so that nobody has
+    /// two before everybody has one.
+    function isAuditor(bytes32 auditSeed, uint256 drawn, uint256 ready, uint256 seat, uint256 slot)
         internal
         pure
-        returns (uint256 others)
+        returns (bool)
     {
-        unchecked {
-            uint256 length = 0;
-            bytes32[] memory tickets = new bytes32[](revealed.popcount());
-            for (uint256 seat = 0; revealed >> seat != 0; seat++) {
-                if (revealed.has(seat)) tickets[length++] = ticket(auditSeed, seat);
-            }
-            for (; excluded != 0; excluded &= excluded - 1) {
-                bytes32 own = ticket(auditSeed, excluded.lowest());
-                uint256 before = 0;
-                for (uint256 i = 0; i < length && before < count; i++) {
-                    if (tickets[i] < own) before++;
-                }
-                if (before == count) others++;
-            }
-        }
+        uint256 slots = ready.popcount();
+        uint256 first = uint256(keccak256(abi.encode(AUDITORS, auditSeed))) % slots;
+        uint256 ordinal = (drawn & (Bits.bit(seat) - 1)).popcount();
+        return (first + ordinal) % slots == (ready & (Bits.bit(slot) - 1)).popcount();
     }
 
-    /// @return before how many slots of the pool have a smaller ticket
-    function rankOfSlot(bytes32 auditSeed, uint256 ready, uint256 slot) internal pure returns (uint256 before) {
-        bytes32 own = ticket(auditSeed, NO_SEAT, slot);
-        unchecked {
-            for (uint256 other = 0; ready != 0; (ready >>= 1, other++)) {
-                if (ready & 1 == 0) continue;
-                bytes32 value = ticket(auditSeed, NO_SEAT, other);
-                if (value < own || (value == own && other < slot)) before++;
-            }
-        }
+    /// @return duties that a job's escrow holds fees for: what is expected of the draws, and six
+    /// times its root and one more. Where they were all drawn, nobody is any more.
+    function mostDuties(Terms memory t) internal pure returns (uint256) {
+        if (t.f == 0) return uint256(t.rounds) * t.seats;
+        uint256 chances = (t.rounds - 1) * chance(t.auditRate) + chance(t.lastRate);
+        uint256 mean = (chances * t.seats + ALWAYS - 1) / ALWAYS;
+        uint256 most = mean + 6 * (_root(mean) + 1);
+        return most < uint256(t.rounds) * t.seats ? most : uint256(t.rounds) * t.seats;
     }
 
-    /// @notice Drawn seats go round the pool, so that nobody has two before everybody has one.
-    /// @param ordinal of the seat among the drawn
-    /// @param rank of the slot in a pool of so many
-    /// @param auditors of each seat
-    function isAuditor(uint256 ordinal, uint256 rank, uint256 slots, uint256 auditors) internal pure returns (bool) {
-        return ordinal % slots == rank || (auditors == 2 && (ordinal + 1) % slots == rank);
+    /// @dev Newton's method, from above.
+    /// @return root of a number, rounded down
+    function _root(uint256 number) private pure returns (uint256 root) {
+        root = number;
+        for (uint256 next = (number + 1) / 2; next < root;) {
+            (root, next) = (next, (next + number / next) / 2);
+        }
     }
 
     function ticket(bytes32 seed, uint256 index) internal pure returns (bytes32 value) {
@@ -108,12 +119,12 @@ library Draws {
         }
     }
 
-    function ticket(bytes32 seed, uint256 seat, uint256 slot) internal pure returns (bytes32 value) {
+    function ticket(bytes32 seed, uint256 index, uint256 part) internal pure returns (bytes32 value) {
         assembly ("memory-safe") {
             let free := mload(64)
             mstore(free, seed)
-            mstore(add(free, 32), seat)
-            mstore(add(free, 64), slot)
+            mstore(add(free, 32), index)
+            mstore(add(free, 64), part)
             value := keccak256(free, 96)
         }
     }

@@ -127,8 +127,8 @@ library Hashing {
         assembly ("memory-safe") {
             let free := mload(64)
             mstore(free, tag)
-            for { let i := 0 } lt(i, 320) { i := add(i, 32) } { mstore(add(add(free, 32), i), mload(add(f, i))) }
-            value := keccak256(free, 352)
+            for { let i := 0 } lt(i, 352) { i := add(i, 32) } { mstore(add(add(free, 32), i), mload(add(f, i))) }
+            value := keccak256(free, 384)
         }
     }
 
@@ -144,8 +144,8 @@ library Hashing {
         assembly ("memory-safe") {
             let free := mload(64)
             mstore(free, tag)
-            calldatacopy(add(free, 32), f, 320)
-            value := keccak256(free, 352)
+            calldatacopy(add(free, 32), f, 352)
+            value := keccak256(free, 384)
         }
     }
 

@@ -10,7 +10,7 @@ library TermsCheck {
     uint256 internal constant MAX_MEMBERS = 256;
     uint256 internal constant MAX_SEGMENTS = 1024;
     uint256 internal constant MAX_SEGMENT_STEPS = ProgramReader.MOST_SHOWN / 44; // with one micro-batch each
-    uint256 internal constant BPS = 10_000;
+    uint256 internal constant LOWEST_RATE = 15;
     uint256 internal constant LONGEST_ROUND = 60 days;
     uint256 internal constant LONGEST_JOB = 5 * 365 days;
     uint256 internal constant MAX_MOVES = 40;
@@ -39,7 +39,8 @@ library TermsCheck {
         _between("slots", t.slots, 1, MAX_MEMBERS);
         _between("minVerifiers", t.minVerifiers, 1, t.slots);
         _between("f", t.f, 0, t.seats < 4 ? 0 : (uint256(t.seats) - 1) / 3);
-        _between("shareBps", t.shareBps, 1, BPS);
+        _between("auditRate", t.auditRate, 0, LOWEST_RATE);
+        _between("lastRate", t.lastRate, 0, LOWEST_RATE);
     }
 
     function _requireWindows(Terms calldata t, uint256 least, uint256 longestGame) private view {

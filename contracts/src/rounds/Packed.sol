@@ -75,7 +75,8 @@ struct Shape {
     uint16 slots;
     uint16 minVerifiers;
     uint8 f;
-    uint16 shareBps;
+    uint8 auditRate;
+    uint8 lastRate;
     uint16 segments;
     uint16 seatBits; // width of a row of seats
     uint16 slotBits;
@@ -149,12 +150,13 @@ library Packed {
             mstore(add(s, 128), and(shr(104, word), 0xffff)) // slots
             mstore(add(s, 160), and(shr(120, word), 0xffff)) // minVerifiers
             mstore(add(s, 192), and(shr(136, word), 0xff)) // f
-            mstore(add(s, 224), and(shr(144, word), 0xffff)) // shareBps
-            mstore(add(s, 256), and(shr(160, word), 0xffff)) // segments
-            mstore(add(s, 288), and(shr(176, word), 0xffff)) // seatBits
-            mstore(add(s, 320), and(shr(192, word), 0xffff)) // slotBits
-            mstore(add(s, 352), and(shr(208, word), 0xff)) // hasPartials
-            mstore(add(s, 384), shr(216, word)) // finalAfter
+            mstore(add(s, 224), and(shr(144, word), 0xff)) // auditRate
+            mstore(add(s, 256), and(shr(152, word), 0xff)) // lastRate
+            mstore(add(s, 288), and(shr(160, word), 0xffff)) // segments
+            mstore(add(s, 320), and(shr(176, word), 0xffff)) // seatBits
+            mstore(add(s, 352), and(shr(192, word), 0xffff)) // slotBits
+            mstore(add(s, 384), and(shr(208, word), 0xff)) // hasPartials
+            mstore(add(s, 416), shr(216, word)) // finalAfter
         }
     }
 

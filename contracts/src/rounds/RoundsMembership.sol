@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Bits} from "../libraries/Bits.sol";
+import {Draws} from "../libraries/Draws.sol";
 import {Rows} from "../libraries/Rows.sol";
 import "../types/Types.sol";
 import {Head, Packed, Shape, Windows} from "./Packed.sol";
@@ -51,11 +52,14 @@ contract RoundsMembership is RoundsBase {
         );
         Shape memory s;
         (s.expiry, s.rounds, s.seats, s.minProviders) = (uint40(t.expiry), t.rounds, t.seats, t.minProviders);
-        (s.slots, s.minVerifiers, s.f, s.shareBps) = (t.slots, t.minVerifiers, t.f, t.shareBps);
+        (s.slots, s.minVerifiers, s.f) = (t.slots, t.minVerifiers, t.f);
+        // A merge that bears nobody has everybody audited.
+        if (t.f != 0) (s.auditRate, s.lastRate) = (t.auditRate, t.lastRate);
         s.segments = uint16(t.steps / t.segmentSteps);
         s.finalAfter = uint40(t.auditSeconds) + t.openSeconds + t.keySeconds + t.windowSeconds;
         (s.seatBits, s.slotBits) = (uint16(Rows.width(t.seats)), uint16(Rows.width(t.slots)));
         j.shape = s;
+        j.earned.dutiesLeft = uint32(Draws.mostDuties(t)); // fewer than 2^24 rounds of 256 seats
     }
 
     function cancel(uint256 jobId) external only(jobs) {

@@ -244,21 +244,33 @@ contract RoundsSettlement is RoundsBase {
     }
 
     function _noteTimes(Job storage j, Head memory h, Shape memory s, RoundRecord memory f) private {
-        (uint256 revealed, uint256 ready) = (f.revealed.popcount(), f.ready.popcount());
+        Earned memory e = j.earned;
         bool isLast = h.round + 1 == s.rounds;
+        uint256 count = _draw(f, e, isLast ? s.lastRate : s.auditRate);
         uint256 windows = 1;
-        if (isLast) {
-            windows = 1 + (2 * revealed + ready - 1) / ready;
+        if (isLast && count > 1) {
+            uint256 ready = f.ready.popcount();
+            windows = (count + ready - 1) / ready;
             if (windows > MAX_AUDITS) windows = MAX_AUDITS;
         }
         j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(windows), bytes26(Hashing.recordHash(f)));
-        uint256 drawn = isLast || s.f == 0 ? revealed : Draws.sampled(revealed, ready, s.shareBps);
-        if (f.excluded != 0) drawn += Draws.beside(f.auditSeed, f.revealed, f.excluded, drawn);
-        Earned memory e = j.earned;
         e.segments += uint64(_segmentsOf(j, s, h.round, f.revealed));
         e.signatures += uint64(f.committee.popcount());
-        e.duties += uint64(isLast && ready > 1 ? 2 * drawn : drawn);
         j.earned = e;
+    }
+
+    /// @dev One of the excluded is audited in any case, from what the escrow holds for its round.
+    /// Who gets itself excluded takes no audits away from others.
+    /// @return count of the round's duties
+    function _draw(RoundRecord memory f, Earned memory e, uint256 rate) private pure returns (uint256 count) {
+        uint256 sure = f.excluded == 0 ? 0 : Draws.oneOf(f.auditSeed, f.excluded);
+        uint256 drawn = Draws.seats(f.auditSeed, f.revealed, rate) & ~sure;
+        count = drawn.popcount();
+        if (count > e.dutiesLeft) (drawn, count) = (Draws.atMost(drawn, e.dutiesLeft), e.dutiesLeft);
+        e.dutiesLeft -= uint32(count);
+        if (sure != 0) count++;
+        e.duties += uint32(count);
+        f.drawn = drawn | sure;
     }
 
     /// @dev A round that merged nothing: who was short in it earns nothing, and has nothing to

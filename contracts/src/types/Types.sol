@@ -44,7 +44,8 @@ struct Terms {
     uint16 slots; // of the verifiers' pool, at most 256
     uint16 minVerifiers;
     uint8 f; // seats that the rule bears; 3f < seats
-    uint16 shareBps; // of the revealed seats that are drawn
+    uint8 auditRate; // of the table: the chance of each revealed seat to be audited
+    uint8 lastRate; // in the last round
     uint32 trainSeconds;
     uint32 revealSeconds;
     uint32 mergeSeconds; // of each committee draw
@@ -105,6 +106,7 @@ struct RoundRecord {
     uint256 excluded;
     uint256 ready; // the pool
     uint256 committee;
+    uint256 drawn; // seats that are audited
 }
 
 /// Unix seconds of a settled round; zeros before.
@@ -124,9 +126,6 @@ struct Audit {
     uint64 openEnd;
     uint64 windowEnd;
     bytes32 record;
-    bool isLast; // of the terms
-    uint8 f;
-    uint16 shareBps;
     bool hasPartials; // somebody ever revealed fewer than all segments
 }
 

@@ -34,8 +34,7 @@ contract Chooser {
         seat.send(address(rounds), abi.encodeCall(rounds.reveal, (jobId, 3, s.seed, r)));
         member.send(address(rounds), abi.encodeCall(rounds.vote, (jobId, 2, s.seed, has)));
         s = rounds.state(jobId);
-        uint256 count = Draws.sampled(s.seated.popcount(), s.ready.popcount(), 5_000);
-        bool isDrawn = s.auditSeed != 0 && Draws.rankOfSeat(s.auditSeed, s.seated, 3) < count;
+        bool isDrawn = s.auditSeed != 0 && Draws.seats(s.auditSeed, s.seated, 2).has(3);
         if (isDrawn) revert Drawn();
     }
 }

@@ -34,15 +34,15 @@ contract GasTest is Network {
         spent += gas;
     }
 
-    function terms(uint16 seats, uint16 slots, uint16 shareBps) internal view returns (Terms memory t) {
+    function terms(uint16 seats, uint16 slots, uint8 rate) internal view returns (Terms memory t) {
         t = defaultTerms();
         (t.seats, t.minProviders, t.slots, t.minVerifiers) = (seats, seats, slots, slots);
-        (t.rounds, t.f, t.shareBps) = (30, uint8((seats - 1) / 3), shareBps);
+        (t.rounds, t.f, t.auditRate) = (30, uint8((seats - 1) / 3), rate);
         (t.pricePerToken, t.auditSeconds) = (1e6, 700);
     }
 
     function test_P41_commitRevealVote() public {
-        uint256 jobId = start(terms(4, 3, 5_000), 4, 3);
+        uint256 jobId = start(terms(4, 3, 2), 4, 3);
         for (uint256 r = 0; r < WARM; r++) {
             play(jobId);
         }
@@ -64,7 +64,7 @@ contract GasTest is Network {
     }
 
     function test_P41_revealOf64CheckpointCommitments() public {
-        Terms memory t = terms(4, 3, 5_000);
+        Terms memory t = terms(4, 3, 2);
         (t.steps, t.segmentSteps) = (640, 10);
         uint256 jobId = start(t, 4, 3);
         for (uint16 seat = 0; seat < 4; seat++) {
@@ -80,23 +80,23 @@ contract GasTest is Network {
     }
 
     function test_P41_aRoundOfFour() public {
-        atMost(measure(4, 3, 5_000), 345_500, "a provider's round, all in, at 4/3");
+        atMost(measure(4, 3, 2), 345_500, "a provider's round, all in, at 4/3");
     }
 
     function test_P41_aRoundOf16() public {
-        atMost(measure(16, 7, 2_500), 227_500, "a provider's round, all in, at 16/7");
+        atMost(measure(16, 7, 8), 227_500, "a provider's round, all in, at 16/7");
     }
 
     function test_P41_aRoundOf64() public {
-        atMost(measure(64, 7, 2_500), 156_500, "a provider's round, all in, at 64/7");
+        atMost(measure(64, 7, 8), 156_500, "a provider's round, all in, at 64/7");
     }
 
     function test_P41_aRoundOf256() public {
-        atMost(measure(256, 32, 2_500), 159_500, "a provider's round, all in, at 256/32");
+        atMost(measure(256, 32, 8), 159_500, "a provider's round, all in, at 256/32");
     }
 
     function settled(uint16 slots, uint256 highest, string memory what) private {
-        uint256 jobId = start(terms(16, slots, 2_500), 16, slots);
+        uint256 jobId = start(terms(16, slots, 4), 16, slots);
         play(jobId);
         play(jobId);
         toVotes(jobId);
@@ -118,7 +118,7 @@ contract GasTest is Network {
     }
 
     function test_P41_claimsOfManyInOneTransaction() public {
-        uint256 jobId = start(terms(4, 3, 5_000), 4, 3);
+        uint256 jobId = start(terms(4, 3, 2), 4, 3);
         for (uint256 r = 0; r < 12; r++) {
             play(jobId);
             if (r != 1) continue;
@@ -149,7 +149,7 @@ contract GasTest is Network {
     }
 
     function test_P13_roundsOf256SeatsAnd32Members() public {
-        Terms memory t = terms(256, 32, 2_500);
+        Terms memory t = terms(256, 32, 4);
         (t.minProviders, t.minVerifiers) = (1, 1);
         uint256 jobId = start(t, 256, 32);
         for (uint16 seat = 0; seat < 256; seat++) {
@@ -181,7 +181,7 @@ contract GasTest is Network {
     /// @dev A slash that leaves the round without a seat voids it, while all of a pool that is full
     /// is new. Late in a long job.
     function test_P13_aSlashIsToldWithinItsGas() public {
-        Terms memory t = terms(4, 256, 2_500);
+        Terms memory t = terms(4, 256, 4);
         (t.minProviders, t.minVerifiers, t.trainSeconds, t.rounds) = (1, 3, 100_000, 1 << 20);
         uint256 jobId = start(t, 4, 3);
         for (uint256 r = 0; r < 9; r++) {
@@ -207,7 +207,7 @@ contract GasTest is Network {
     /// @dev Where nobody may be bad, one member audits all of 256 seats. What is shown of who
     /// revealed first has what the 255 others said.
     function test_P13_auditsOf256Seats() public {
-        Terms memory t = terms(256, 1, 10_000);
+        Terms memory t = terms(256, 1, 0);
         t.f = 0;
         uint256 jobId = start(t, 256, 1);
         play(jobId);
@@ -233,7 +233,7 @@ contract GasTest is Network {
 
     /// @dev What all of 32 members said, signed and left undone about 256 seats.
     function test_P13_votesAndAbsencesOf256Seats() public {
-        Terms memory t = terms(256, 32, 10_000);
+        Terms memory t = terms(256, 32, 0);
         (t.f, t.minVerifiers) = (0, 1);
         uint256 jobId = start(t, 256, 32);
         Certified[2] memory both = contradictions(jobId);
@@ -302,7 +302,7 @@ contract GasTest is Network {
     }
 
     function test_P13_aFullPoolOf256() public {
-        Terms memory t = terms(4, 256, 2_500);
+        Terms memory t = terms(4, 256, 4);
         t.minVerifiers = 1;
         uint256 jobId = create(t);
         for (uint16 i = 0; i < 4; i++) {
@@ -326,8 +326,8 @@ contract GasTest is Network {
     }
 
     /// @return gas of everybody, for each seat
-    function measure(uint16 seats, uint16 slots, uint16 shareBps) internal returns (uint256) {
-        uint256 jobId = start(terms(seats, slots, shareBps), seats, slots);
+    function measure(uint16 seats, uint16 slots, uint8 rate) internal returns (uint256) {
+        uint256 jobId = start(terms(seats, slots, rate), seats, slots);
         for (uint256 r = 0; r < WARM; r++) {
             play(jobId);
         }
@@ -421,7 +421,7 @@ contract CertificateGasTest is BlsNetwork {
     function terms(uint16 slots) private view returns (Terms memory t) {
         t = defaultTerms();
         (t.seats, t.minProviders, t.slots, t.minVerifiers) = (16, 16, slots, slots);
-        (t.rounds, t.f, t.shareBps) = (30, 5, 2_500);
+        (t.rounds, t.f, t.auditRate) = (30, 5, 4);
     }
 
     /// @dev The third round, before and after somebody has kept the sum of the committee's keys;

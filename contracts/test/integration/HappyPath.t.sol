@@ -27,7 +27,7 @@ contract HappyPathTest is Network {
             same(token.balanceOf(provider(id - 1)), 2 * 8 * segmentPay(), "a seat's pay");
             paid += token.balanceOf(provider(id - 1));
         }
-        uint256 duties = drawn(jobId, 0).popcount() + 2 * drawn(jobId, 1).popcount();
+        uint256 duties = drawn(jobId, 0).popcount() + drawn(jobId, 1).popcount();
         uint256 fees;
         for (uint32 id = 1; id <= 3; id++) {
             jobs.claim(jobId, Role.VERIFIER, id, 2);

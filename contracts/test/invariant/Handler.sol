@@ -366,7 +366,7 @@ contract Handler is Network {
                 if ((pay | lost).has(seat)) total += rounds.segmentsOf(jobId, r, seat) * segmentPay();
             }
             uint256 duties = said[jobId][r].record.revealed == 0 ? 4 : drawn(jobId, r).popcount();
-            total += signed.popcount() * 1 ether + duties * (r == 11 ? 20 ether : 10 ether);
+            total += signed.popcount() * 1 ether + duties * 10 ether;
         }
     }
 

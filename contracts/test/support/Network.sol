@@ -16,6 +16,7 @@ import {IAttestationPolicy} from "../../src/interfaces/IAttestationPolicy.sol";
 import {Params} from "../../src/interfaces/IConfig.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
+import {Earned} from "../../src/interfaces/IHooks.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import {Later, Shown} from "../../src/libraries/Reveals.sol";
 import "../../src/types/Types.sol";
@@ -171,7 +172,7 @@ abstract contract Network is Check {
 
     function defaultTerms() internal view returns (Terms memory t) {
         (t.rounds, t.seats, t.minProviders, t.slots, t.minVerifiers) = (2, 4, 2, 3, 2);
-        (t.f, t.shareBps) = (1, 5_000);
+        (t.f, t.auditRate, t.lastRate) = (1, 2, 0);
         (t.trainSeconds, t.revealSeconds, t.mergeSeconds) = (600, 100, 100);
         (t.auditSeconds, t.openSeconds, t.keySeconds, t.windowSeconds) = (700, 100, 100, 2_000);
         (t.readySeconds, t.gameSeconds, t.moveSeconds, t.claimSeconds) = (1_000, 1_000, 60, 10_000);
@@ -434,6 +435,7 @@ abstract contract Network is Check {
         (f.votes, f.model, f.revealed) = (Hashing.cut(s.votes), s.model, s.seated);
         (f.available, f.excluded) = (availableOf(now_.has, s.committee.popcount()) & s.seated, v.excluded);
         (f.ready, f.committee) = (s.ready, s.committee);
+        f.drawn = drawnBy(jobId, f);
         (now_.record, now_.digest) = (f, digestFor(jobId, v));
         if (now_.committeeSeed == 0) now_.committeeSeed = s.seed;
     }
@@ -457,27 +459,18 @@ abstract contract Network is Check {
 
     // --- audits ---
 
-    function drawn(uint256 jobId, uint32 round) internal view returns (uint256 seats) {
-        RoundRecord memory f = said[jobId][round].record;
-        Audit memory a = rounds.auditOf(jobId, round);
-        if (a.isLast || a.f == 0) return f.revealed;
-        uint256 count = Draws.sampled(f.revealed.popcount(), f.ready.popcount(), a.shareBps);
-        for (uint256 seat = 0; seat < 256; seat++) {
-            bool isIts = f.revealed.has(seat) && Draws.rankOfSeat(f.auditSeed, f.revealed, seat) < count;
-            if (isIts) seats |= Bits.bit(seat);
-        }
-        return seats | f.excluded;
+    function drawn(uint256 jobId, uint32 round) internal view returns (uint256) {
+        return said[jobId][round].record.drawn;
     }
 
-    function ordinalOf(uint256 jobId, uint32 round, uint16 seat) internal view returns (uint256 ordinal) {
-        RoundRecord memory f = said[jobId][round].record;
-        Audit memory a = rounds.auditOf(jobId, round);
-        uint256 count = Draws.sampled(f.revealed.popcount(), f.ready.popcount(), a.shareBps);
-        if (a.isLast || a.f == 0 || count == f.revealed.popcount()) {
-            return (f.revealed & (Bits.bit(seat) - 1)).popcount();
-        }
-        ordinal = Draws.rankOfSeat(f.auditSeed, f.revealed, seat);
-        if (ordinal >= count) ordinal = count + Draws.rankOfSeat(f.auditSeed, f.excluded, seat);
+    /// @return seats that a settlement with this verdict draws
+    function drawnBy(uint256 jobId, RoundRecord memory f) internal view returns (uint256) {
+        Terms memory t = jobs.termsOf(jobId);
+        (,, Earned memory earned) = rounds.statusOf(jobId);
+        uint256 sure = f.excluded == 0 ? 0 : Draws.oneOf(f.auditSeed, f.excluded);
+        uint256 rate = rounds.state(jobId).round + 1 == t.rounds ? t.lastRate : t.auditRate;
+        if (t.f == 0) rate = 0;
+        return Draws.atMost(Draws.seats(f.auditSeed, f.revealed, rate) & ~sure, earned.dutiesLeft) | sure;
     }
 
     function dutiesOf(uint256 jobId, uint32 round, uint16 slot) internal view returns (uint256) {
@@ -487,17 +480,12 @@ abstract contract Network is Check {
     /// @return duties of each slot
     function dutiesOf(uint256 jobId, uint32 round) internal view returns (uint256[256] memory duties) {
         RoundRecord memory f = said[jobId][round].record;
-        uint256[] memory slots = new uint256[](f.ready.popcount()); // by rank
-        for (uint256 left = f.ready; left != 0; left &= left - 1) {
-            slots[Draws.rankOfSlot(f.auditSeed, f.ready, left.lowest())] = left.lowest();
-        }
-        uint256 auditors = rounds.auditOf(jobId, round).isLast ? 2 : 1;
-        for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
+        for (uint256 left = f.drawn; left != 0; left &= left - 1) {
             uint16 seat = left.lowest();
             if (rounds.segmentsOf(jobId, round, seat) == 0) continue;
-            uint256 ordinal = ordinalOf(jobId, round, seat);
-            for (uint256 i = 0; i < auditors; i++) {
-                duties[slots[(ordinal + i) % slots.length]] |= Bits.bit(seat);
+            for (uint256 slots = f.ready; slots != 0; slots &= slots - 1) {
+                uint16 slot = slots.lowest();
+                if (Draws.isAuditor(f.auditSeed, f.drawn, f.ready, seat, slot)) duties[slot] |= Bits.bit(seat);
             }
         }
     }

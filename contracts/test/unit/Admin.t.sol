@@ -75,9 +75,20 @@ contract AdminTest is Network {
 
     function testFuzz_P39_settersAreBounded(uint16 penalty, uint16 share, uint32 window, uint128 bond) public {
         Params memory p = Params(penalty, share, window, bond, bond);
-        bool isWithin = penalty >= 1 && penalty <= 1_250 && share <= 5_000 && window >= 1 && window <= 1 days;
+        bool isWithin =
+            penalty >= 1 && penalty <= 1_250 && share >= 2_300 && share <= 5_000 && window >= 1 && window <= 1 days;
         isWithin = isWithin && bond >= 80 && bond <= 1e30;
         if (!isWithin) vm.expectPartialRevert(Config.OutOfBounds.selector);
+        config.proposeParams(p);
+    }
+
+    /// At a lowest rate of 1/32 and a bond of 137 rounds' pay a smaller one is less than a round's pay.
+    function test_P39_aWinnersShareIsDearerThanABribe() public {
+        Params memory p = defaultParams();
+        p.winnerShareBps = 2_300;
+        config.proposeParams(p);
+        p.winnerShareBps = 2_299;
+        vm.expectRevert(abi.encodeWithSelector(Config.OutOfBounds.selector, "winnerShareBps", 2_299, 2_300, 5_000));
         config.proposeParams(p);
     }
 

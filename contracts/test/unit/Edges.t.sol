@@ -501,8 +501,10 @@ contract EdgesTest is Network {
         t.slots = 0;
         refused(t, "slots", 0, 1, 256);
         t = defaultTerms();
-        t.shareBps = 10_001;
-        refused(t, "shareBps", 10_001, 1, 10_000);
+        t.auditRate = 16;
+        refused(t, "auditRate", 16, 0, 15);
+        (t.auditRate, t.lastRate) = (15, 16);
+        refused(t, "lastRate", 16, 0, 15);
         t = defaultTerms();
         t.expiry = uint64(block.timestamp + 5 * 365 days + 1);
         refused(t, "expiry", t.expiry, block.timestamp + 1, block.timestamp + 5 * 365 days);
@@ -604,21 +606,32 @@ contract EdgesTest is Network {
     // --- money ---
 
     /// A committee has 32 members at most, however many slots there are; where f is 0 every seat is
-    /// drawn.
+    /// drawn, and nobody is excluded.
     function test_aBudgetIsWhatARoundCostsAtMost() public view {
-        Terms memory t = defaultTerms(); // 2 rounds of 4 seats, half of them drawn and f more
+        Terms memory t = defaultTerms(); // 2 rounds of 4 seats, all of them drawn in the last one
         uint256 pay = 2 * 4 * 8 * segmentPay();
-        uint256 spare = 2 * 4 * 10 ether;
         uint16[5] memory slots = [uint16(1), 31, 32, 33, 256];
         uint256[5] memory committees = [uint256(1), 31, 32, 32, 32];
         for (uint256 i = 0; i < 5; i++) {
             t.slots = slots[i];
-            same(jobs.budget(t), pay + 3 * committees[i] * 1 ether + 2 * 3 * 10 ether + spare, "with f");
+            same(jobs.budget(t), pay + 3 * committees[i] * 1 ether + (8 + 2) * 10 ether, "with f");
         }
         (t.slots, t.f) = (3, 0);
-        same(jobs.budget(t), pay + 3 * 3 * 1 ether + 2 * 4 * 10 ether + spare, "every seat");
-        (t.f, t.shareBps) = (1, 5_001);
-        same(jobs.budget(t), pay + 3 * 3 * 1 ether + 2 * 4 * 10 ether + spare, "a share is rounded up");
+        same(jobs.budget(t), pay + 3 * 3 * 1 ether + 8 * 10 ether, "every seat, of whom nobody is excluded");
+    }
+
+    /// What is expected, six times its root, and six.
+    function test_aBudgetHoldsWhatDrawsMayTake() public view {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.seats, t.f, t.auditRate, t.lastRate) = (100, 16, 5, 8, 8); // of 1,600 one in sixteen
+        uint256 pay = 100 * (16 * 8 * segmentPay() + 3 * 1 ether) + 3 * 1 ether;
+        same(jobs.budget(t), pay + (100 + 100 + 6 * 11) * 10 ether, "a hundred, and a hundred that were excluded");
+        t.lastRate = 0; // 115 and
+        same(jobs.budget(t), pay + (100 + 115 + 6 * 11) * 10 ether, "fifteen more in the last round");
+        (t.rounds, t.lastRate) = (1, 8);
+        same(jobs.budget(t) - 16 * 8 * segmentPay() - 6 * 1 ether, (1 + 1 + 6 * 2) * 10 ether, "one of sixteen");
+        t.seats = 8;
+        same(jobs.budget(t) - 8 * 8 * segmentPay() - 6 * 1 ether, (1 + 8) * 10 ether, "never more than there are");
     }
 
     function test_aSlashIsClosedByTheClaimOfItsHoldersLastRound() public allHome {

@@ -9,6 +9,7 @@ import {Pull} from "../../src/libraries/Pull.sol";
 import {TermsCheck} from "../../src/libraries/TermsCheck.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
+import {Earned} from "../../src/interfaces/IHooks.sol";
 import "../../src/types/Types.sol";
 import {BlacklistToken, FeeToken} from "../support/HostileTokens.sol";
 import {Network} from "../support/Network.sol";
@@ -75,26 +76,47 @@ contract EscrowTest is Network {
         identity(jobId);
     }
 
-    /// Of four seats two are drawn; who is excluded is audited, too.
+    /// Who is excluded is audited in any case, from what is held for its round.
     function test_P02_whoIsDrawnAndExcludedIsOneDuty() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 9;
         uint256 jobId = start(t, 4, 3);
-        uint256 before = jobs.refundable(jobId);
-        for (uint256 rank = 0; rank < 4; rank++) {
+        (uint256 before, uint256 left) = (jobs.refundable(jobId), Draws.mostDuties(t));
+        for (uint16 seat = 0; seat < 4; seat++) {
             toVotes(jobId);
             knowSeed(jobId);
             RoundState memory s = rounds.state(jobId);
-            uint16 seat = 0;
-            while (Draws.rankOfSeat(s.auditSeed, s.seated, seat) != rank) seat++;
+            uint256 seeded = Draws.seats(s.auditSeed, s.seated, 2);
             Verdict memory v = verdictFor(jobId, 15 ^ Bits.bit(seat));
             v.excluded = Bits.bit(seat);
             settle(jobId, v);
-            uint256 duties = rank < 2 ? 2 : 3;
-            same(drawn(jobId, s.round).popcount(), duties, "duties");
-            before += (3 - duties) * 10 ether; // of the three that a round may cost
-            same(jobs.refundable(jobId), before, "no fee beside theirs is set aside");
+            same(drawn(jobId, s.round), seeded | Bits.bit(seat), "duties");
+            same(jobs.refundable(jobId), before, "both were held");
+            left -= (seeded & ~Bits.bit(seat)).popcount();
+            (,, Earned memory earned) = rounds.statusOf(jobId);
+            same(earned.dutiesLeft, left, "the excluded one's is the round's own");
         }
+    }
+
+    /// Nobody who lets others be excluded, or is, has more audited than the escrow pays for.
+    function test_P02_ofTheExcludedOneIsSure() public allHome {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.seats, t.f, t.auditRate, t.lastRate) = (9, 10, 3, 15, 15);
+        uint256 jobId = start(t, 10, 3);
+        toVotes(jobId);
+        knowSeed(jobId);
+        Verdict memory v = verdictFor(jobId, 1023 ^ 7);
+        v.excluded = 7;
+        settle(jobId, v);
+        same((drawn(jobId, 0) & 7).popcount(), 1, "one of three");
+    }
+
+    /// The escrow is never short: what is left of its duties is the most that a seed draws.
+    function test_P02_noMoreAreDrawnThanAreLeft() public pure {
+        same(Draws.atMost(0, 3), 0, "of nobody nobody");
+        same(Draws.atMost(7, 3), 7, "all");
+        same(Draws.atMost(0xf1, 3), 0xe0, "the first go");
+        same(Draws.atMost(type(uint256).max, 0), 0, "none is left");
     }
 
     /// Where one verifier is all there is, nobody has a second auditor.
@@ -252,13 +274,11 @@ contract EscrowTest is Network {
     /// @dev A round's pay waits for every auditSeconds of its AUDIT, of which an auditor with one
     /// seat has two.
     function test_P35_aClaimWaitsForEveryWindowOfTheLastAudit() public allHome {
-        Terms memory t = defaultTerms();
-        t.slots = 8;
-        uint256 jobId = start(t, 4, 8);
+        uint256 jobId = start();
         play(jobId);
         play(jobId);
         Times memory last = rounds.timesOf(jobId, 1);
-        same(last.auditEnd - last.settledAt, 2 * 700, "eight audits by eight auditors");
+        same(last.auditEnd - last.settledAt, 2 * 700, "four audits by three auditors");
         vm.warp(last.windowEnd - 1);
         vm.expectPartialRevert(Rounds.WindowOpen.selector);
         jobs.claim(jobId, Role.PROVIDER, 1, 2);
@@ -347,7 +367,7 @@ contract EscrowTest is Network {
             Terms memory t = defaultTerms();
             if (i == 0) t.f = 2; // 3f < seats
             if (i == 1) (t.seats, t.f) = (3, 1);
-            if (i == 2) t.shareBps = 0;
+            if (i == 2) t.auditRate = 16;
             if (i == 3) t.segmentSteps = 7;
             if (i == 4) t.windowSeconds = 1_999;
             if (i == 5) t.gameSeconds = 9_000;

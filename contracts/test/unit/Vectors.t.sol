@@ -113,7 +113,8 @@ contract VectorsTest is Check {
             number(".record.available"),
             number(".record.excluded"),
             number(".record.ready"),
-            number(".record.committee")
+            number(".record.committee"),
+            number(".record.drawn")
         );
         same(Hashing.recordHash(f), word(".record.hash"), "record.hash");
         bytes32 body = keccak256(vm.parseJsonBytes(json, ".auditReport.body"));
@@ -157,27 +158,34 @@ contract VectorsTest is Check {
         bytes32 seed = word(string.concat(path, ".seed"));
         uint256 ready = number(string.concat(path, ".ready"));
         uint256 revealed = number(string.concat(path, ".revealed"));
-        uint256 count = number(string.concat(path, ".count"));
-        same(Draws.committee(seed, ready), number(string.concat(path, ".committee")), "committee");
-        uint256[] memory seats = vm.parseJsonUintArray(json, string.concat(path, ".seats"));
-        uint256[] memory ordinals = vm.parseJsonUintArray(json, string.concat(path, ".ordinals"));
         uint256 excluded = number(string.concat(path, ".excluded"));
-        bool areAll = count == Bits.popcount(revealed);
-        for (uint256 i = 0; i < seats.length; i++) {
-            uint256 rank = Draws.rankOfSeat(seed, revealed, seats[i]);
-            if (rank >= count) rank = count + Draws.rankOfSeat(seed, excluded, seats[i]);
-            if (!areAll) same(rank, ordinals[i], "ordinal");
-            string memory own = string.concat(path, ".auditors[", vm.toString(i), "]");
-            checkAuditors(seed, ready, ordinals[i], vm.parseJsonUintArray(json, own));
+        same(Draws.committee(seed, ready), number(string.concat(path, ".committee")), "committee");
+        uint256 sure = excluded == 0 ? 0 : Draws.oneOf(seed, excluded);
+        uint256 seeded = Draws.seats(seed, revealed, number(string.concat(path, ".rate")));
+        same(seeded, number(string.concat(path, ".seeded")), "seeded");
+        uint256 drawn = Draws.atMost(seeded & ~sure, number(string.concat(path, ".left"))) | sure;
+        same(drawn, number(string.concat(path, ".drawn")), "drawn");
+        uint256[] memory auditors = vm.parseJsonUintArray(json, string.concat(path, ".auditors"));
+        for (uint256 i = 0; drawn != 0; (drawn &= drawn - 1, i++)) {
+            uint256 all = number(string.concat(path, ".drawn"));
+            for (uint256 slot = 0; slot < 256; slot++) {
+                if (ready >> slot & 1 == 0) continue;
+                bool isIts = Draws.isAuditor(seed, all, ready, Bits.lowest(drawn), slot);
+                same(isIts ? 1 : 0, slot == auditors[i] ? 1 : 0, "auditor");
+            }
         }
     }
 
-    function checkAuditors(bytes32 seed, uint256 ready, uint256 ordinal, uint256[] memory auditors) internal pure {
-        uint256 slots = Bits.popcount(ready);
-        for (uint256 k = 0; k < auditors.length; k++) {
-            uint256 rank = Draws.rankOfSlot(seed, ready, auditors[k]);
-            check(Draws.isAuditor(ordinal, rank, slots, k + 1), "auditor");
-            if (k > 0) check(!Draws.isAuditor(ordinal, rank, slots, k), "not before");
+    function test_mostDuties() public view {
+        for (uint256 i = 0; i < 6; i++) {
+            string memory path = string.concat(".mostDuties[", vm.toString(i), "]");
+            Terms memory t;
+            t.f = 1;
+            t.rounds = uint32(number(string.concat(path, ".rounds")));
+            t.seats = uint16(number(string.concat(path, ".seats")));
+            t.auditRate = uint8(number(string.concat(path, ".auditRate")));
+            t.lastRate = uint8(number(string.concat(path, ".lastRate")));
+            same(Draws.mostDuties(t), number(string.concat(path, ".most")), "most duties");
         }
     }
 

@@ -36,7 +36,7 @@ from atoll.protocol.types import (
     SlotIndex,
 )
 
-_NO_RECORD: Final = RoundRecord(*(ZERO_DIGEST,) * 5, *(NO_BITS,) * 5)
+_NO_RECORD: Final = RoundRecord(*(ZERO_DIGEST,) * 5, *(NO_BITS,) * 6)
 
 
 class Calls(RoundCalls, AccountCalls):

@@ -331,12 +331,16 @@ class MethodChoice(Group):
 
 
 class Audit(Group):
-    """How much is replayed. Whoever the merge excluded is audited besides."""
+    """How much is replayed. Of those that the merge excluded one is audited besides."""
 
-    share: Share | None = Field(
+    rate: Share | None = Field(
         default=None,
-        description="of the seats, replayed in all but the last round; the least that guard asks "
-        "for, or the most that budget pays for, if left out",
+        description="each seat's chance to be replayed in a round, rounded up to the table of "
+        "rates; the lowest that guard allows, or the highest that budget pays for, if left out",
+    )
+    last: Literal["any", "all"] = Field(
+        default="any",
+        description="how many are replayed in the last round: by the rate, as in any, or all",
     )
     budget: Share | None = Field(
         default=None,

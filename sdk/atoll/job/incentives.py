@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
 from typing import Self
 
-from atoll.protocol.audit_rates import SPEAKING
+from atoll.protocol.audit_rates import ALWAYS, RATES, SPEAKING, rate_in
 from atoll.protocol.terms import WHOLE_BPS
 from atoll.protocol.types import Terms
 
@@ -28,14 +27,9 @@ DRIFT = "1 to 5 %"
 in small models: docs/attacks.md, "Drift, a round"."""
 
 
-def found_part(share: Fraction, seats: int, verifiers: int, f: int) -> Fraction:
-    """d: the chance that a seat is replayed by an auditor who says what it finds.
-
-    At most half of the ready pool have seats drawn for them (SPEC-ROUNDS.md, 3), of which the
-    least that a job begins with counts. Where f is 0 everybody is drawn.
-    """
-    drawn = min(share, Fraction(ceil(Fraction(verifiers, 2)), seats)) if f else Fraction(1)
-    return drawn * (1 - COLLUDING)
+def found_part(rate: int) -> Fraction:
+    """d: the chance that a seat is replayed by an auditor who says what it finds."""
+    return Fraction(RATES[rate], ALWAYS) * SPEAKING
 
 
 def bond_for(pay: Fraction, found: Fraction, winner_bps: int, margin: int) -> Fraction:
@@ -66,8 +60,7 @@ class Incentives:
     @classmethod
     def of(cls, terms: Terms, winner_bps: int) -> Self:
         """Of a network in which winners get such a part of what is slashed."""
-        share = Fraction(terms.share_bps, WHOLE_BPS)
-        chance = found_part(share, terms.seats, terms.min_verifiers, terms.f)
+        chance = found_part(rate_in(terms, is_last=False))
         burnt = terms.provider_bond * (WHOLE_BPS - winner_bps) // WHOLE_BPS
         return cls(chance, terms.segments * terms.segment_pay, burnt, terms.f)
 

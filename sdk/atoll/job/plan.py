@@ -23,13 +23,20 @@ from atoll.job.compute_prices import (
 )
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.incentives import bond_for, found_part
-from atoll.job.spec import JobSpec, method_chosen, reset_period_chosen, robust_f
-from atoll.job.verification import Duties, affordable, guarded, share_text
+from atoll.job.spec import (
+    JobSpec,
+    audit_rate,
+    method_chosen,
+    reset_period_chosen,
+    robust_f,
+)
+from atoll.job.verification import Duties, affordable, chance_text, rate_within
 from atoll.protocol.audit_fees import MEGA, REPLAY_MARGIN, SIGNATURE_GAS, signature_fee
-from atoll.protocol.committee_draws import COMMITTEE, LAST_AUDITORS
+from atoll.protocol.audit_rates import ALWAYS, RATES, Incentive, most_of
+from atoll.protocol.committee_draws import COMMITTEE
 from atoll.protocol.method_spec import reset_period_of
 from atoll.protocol.terms import MIN_BOND
-from atoll.service.pace import EVALUATED_PART, MERGE_SECONDS, TRACE_STEPS, Pace
+from atoll.service.pace import EVALUATED_PART, MERGE_SECONDS, TRACE_STEPS, Pace, most_drawn
 from atoll.service.policy import GAME_MOVES, MOVE_SECONDS
 
 CLOCK = MOVE_SECONDS
@@ -112,15 +119,15 @@ def complete(
 
 
 def priced(spec: JobSpec) -> tuple[JobSpec, tuple[Figure, ...]]:
-    """The spec with a share of audits, a price and fees, which follow from what it says and no
+    """The spec with a rate of audits, a price and fees, which follow from what it says and no
     machine's pace.
 
     Raises:
         ConfigError: there is no model to price, or the budget does not pay for the work.
     """
-    spec, shares = _with(spec, _audits(spec.as_method()))
+    spec, rates = _with(spec, _audits(spec.as_method()))
     spec, amounts = _with(spec, _prices(spec.as_method()))
-    return spec, shares + amounts
+    return spec, rates + amounts
 
 
 def _with(spec: JobSpec, figured: Figured) -> tuple[JobSpec, tuple[Figure, ...]]:
@@ -193,14 +200,8 @@ def _window(seconds: float) -> int:
 
 def drawn_seats(spec: JobSpec) -> int:
     """Seats that are replayed in a round at most, but for the last one."""
-    seats, f = spec.members.seats, _borne(spec)
-    return min(seats, _shared_seats(spec) + f) if f else seats
-
-
-def _shared_seats(spec: JobSpec) -> int:
-    """Seats that the share alone draws, at most."""
-    assert spec.audit.share is not None  # `_audits` came first
-    return ceil(Fraction(spec.audit.share) * spec.members.seats)
+    f = _borne(spec)
+    return most_drawn(spec.members.seats, audit_rate(spec.audit, f), f)
 
 
 def _many(count: int, what: str, more: str = "s") -> str:
@@ -252,22 +253,28 @@ class _Work:
 
 
 def _audits(spec: JobSpec, *_: object) -> Figured:
-    """The least that the guard asks for, or the most that a budget pays for."""
-    members, audit = spec.members, spec.audit
+    """The lowest rate that the guard allows, or the least bond that a budget pays for."""
+    audit, members = spec.audit, spec.members
     if not _borne(spec):
-        return {"audit.share": ("1", "a merge that bears nobody has everybody replayed")}
-    least, reason = (
-        guarded(members.seats, audit.guard),
-        (f"the least that finds a seat which lies in every round within {audit.guard} rounds"),
-    )
-    if audit.budget is not None:
+        return {"audit.rate": ("1", "a merge that bears nobody has everybody replayed")}
+    incentive = Incentive(margin=audit.margin, guard=audit.guard)
+    if audit.budget is None:
+        rate, reason = (
+            rate_within(incentive, spec.rounds),
+            f"the lowest that finds a seat which lies in every round within {audit.guard} rounds, "
+            "with a bond of no more than the job pays a seat",
+        )
+    else:
         work = _Work.of(spec)
-        duties = Duties(spec.rounds, members.seats, members.slots, 1)
-        fees = (Fraction(work.duty, work.round), Fraction(work.signature, work.round))
-        most = affordable(duties, Fraction(audit.budget), *fees)
-        if most > least:
-            least, reason = most, f"the most that {audit.budget} of the training's price pays for"
-    return {"audit.share": (share_text(least, members.seats), reason)}
+        rate = affordable(
+            incentive,
+            Duties(spec.rounds, members.seats, members.slots, Fraction(0)),
+            Fraction(audit.budget),
+            replay=Fraction(work.duty, work.round),
+            signature=Fraction(work.signature, work.round),
+        )
+        reason = f"the least bond with which {audit.budget} of the training's price pays for audits"
+    return {"audit.rate": (chance_text(rate), reason)}
 
 
 def _prices(spec: JobSpec, *_: object) -> Figured:
@@ -301,8 +308,10 @@ def _price_of(spec: JobSpec, budget: int, work: _Work) -> int:
     rounds, members, money = spec.rounds, spec.members, spec.money
     signatures = (rounds + 1) * min(COMMITTEE, members.slots)
     borne, trained = _borne(spec), members.seats * work.round
-    drawn = _shared_seats(spec) + borne if borne else members.seats
-    replays = rounds * drawn + LAST_AUDITORS * members.seats
+    rate = audit_rate(spec.audit, borne)
+    last = 0 if spec.audit.last == "all" else rate
+    mean = Fraction(((rounds - 1) * RATES[rate] + RATES[last]) * members.seats, ALWAYS)
+    replays = most_of(mean, rounds * members.seats) + rounds * (borne > 0)
     units, fees = rounds * trained, 0
     for count, each, fee, besides in (
         (replays, work.duty, money.duty_fee, 0),
@@ -328,9 +337,8 @@ def _bonds(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
     assert spec.money.price_per_token is not None  # `_prices` came first
     tokens = spec.inner.steps * spec.inner.batch * spec.model.seq
     pay = tokens * spec.money.price_per_token
-    assert spec.audit.share is not None  # nor is that left out any more
-    share, members, margin = Fraction(spec.audit.share), spec.members, spec.audit.margin
-    found = found_part(share, members.seats, members.min_verifiers, _borne(spec))
+    margin = spec.audit.margin
+    found = found_part(audit_rate(spec.audit, _borne(spec)))
     least = bond_for(Fraction(pay), found, floors.winner_share_bps, margin)
     provider = max(_rounded(least), floors.provider_bond)
     verifier = max(provider, floors.verifier_bond)

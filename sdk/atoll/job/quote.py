@@ -17,11 +17,12 @@ from atoll.job.quote_warnings import warnings_of
 from atoll.job.role_needs import RoleNeeds, member_needs, round_seconds, submitter_needs
 from atoll.job.verification import expected_fees
 from atoll.numerics.state_layout import param_count
+from atoll.protocol.audit_rates import rate_in
 from atoll.protocol.clocks import AuditClock, last_audits
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.pay import budget
 from atoll.protocol.types import Terms
-from atoll.service.pace import Pace
+from atoll.service.pace import Pace, most_drawn
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
 """Gas at most of what a submission sends; `tests/integration/chain/test_client.py` measures it."""
@@ -128,5 +129,6 @@ def _expected(draft: Draft, pace: Pace) -> float:
 
 
 def _last_clock(terms: Terms) -> AuditClock:
-    """Behind the last round, where all seats are audited twice by as few as may be."""
-    return AuditClock.of(terms, 0, audits=last_audits(terms.seats, terms.min_verifiers))
+    """Behind the last round, whose seats are audited by as few as may be."""
+    drawn = most_drawn(terms.seats, rate_in(terms, is_last=True), terms.f)
+    return AuditClock.of(terms, 0, audits=last_audits(drawn, terms.min_verifiers))

@@ -8,6 +8,7 @@ from atoll.job.groups import duration_text, size_text, tokens_text
 from atoll.job.incentives import DRIFT, Incentives
 from atoll.job.plan import sum_of_windows
 from atoll.job.quote import Quote
+from atoll.protocol.audit_rates import ALWAYS, RATES, rate_in
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.terms import MOVES
 from atoll.protocol.types import Terms
@@ -71,11 +72,14 @@ def _windows(terms: Terms, look: Quote) -> list[str]:
 def _safety(terms: Terms, rule: str) -> str:
     seats, price = terms.f + 1, (terms.f + 1) * terms.provider_bond
     who = "1 seat" if seats == 1 else f"{seats} seats"
-    share = "all" if terms.f == 0 else f"{terms.share_bps / 100:g}% of the"
+    each = f"{RATES[rate_in(terms, is_last=False)] / ALWAYS:.2%}"
+    last = (
+        ", in the last one with certainty" if terms.f and terms.last_rate < terms.audit_rate else ""
+    )
     return (
         f"safety     a merge by {rule} bears {terms.f} bad of {terms.seats} updates; {who}, "
-        f"which can move the model, cost {tokens(price)} tokens in bonds; {share} seats are "
-        "audited in a round, in the last one all, twice"
+        f"which can move the model, cost {tokens(price)} tokens in bonds; each seat is audited "
+        f"with a chance of {each} in a round{last}"
     )
 
 

@@ -11,9 +11,9 @@ from atoll.job.draft import Draft
 from atoll.job.event_text import tokens
 from atoll.job.groups import duration_text
 from atoll.job.incentives import Incentives
-from atoll.job.plan import drawn_seats
 from atoll.job.role_needs import round_seconds
 from atoll.job.verification import expected_fees
+from atoll.protocol.audit_rates import ALWAYS, RATES, rate_in
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Role, Terms
 from atoll.service.config import PolicySection
@@ -83,7 +83,8 @@ def _too_few(draft: Draft, pace: Pace) -> list[str]:
     They fall behind from round to round, until more is waiting than fits into an audit's window.
     """
     manifest, terms, d = draft.manifest, draft.manifest.terms, duration_text
-    drawn, lasts = drawn_seats(draft.spec), round_seconds(manifest, pace)
+    drawn = terms.seats * RATES[rate_in(terms, is_last=False)] / ALWAYS
+    lasts = round_seconds(manifest, pace)
     there = lasts + terms.audit_seconds / terms.rounds
 
     def work_of(verifiers: int) -> float:
@@ -120,8 +121,7 @@ def _over_budget(draft: Draft) -> list[str]:
         return []
     return [
         f"audit.budget is {wanted} of the training's price, and verification costs "
-        f"{spent / trained if trained else 1:.3f} of it: at least one seat is replayed in a round, "
-        "and all twice in the last one; have more seats or more rounds, or a larger audit.guard"
+        f"{spent / trained if trained else 1:.3f} of it: raise audit.guard, or have fewer slots"
     ]
 
 
@@ -143,7 +143,7 @@ def _of_terms(terms: Terms, deters: Incentives) -> tuple[str, ...]:
         found.append(
             f"the bonds deter nobody: leaving out a round's work saves up to "
             f"{tokens(deters.pay)} tokens and costs {tokens(deters.loss)} on average, for it is "
-            f"found with {float(deters.chance):.0%}; raise money.provider_bond or audit.share, or "
+            f"found with {float(deters.chance):.0%}; raise money.provider_bond or audit.rate, or "
             "leave them out"
         )
     if terms.f == 0:

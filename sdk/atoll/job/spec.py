@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from math import ceil, prod
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -41,6 +41,7 @@ from atoll.job.methods import (
 from atoll.job.reach import Training, with_bounds
 from atoll.job.toml_files import read_toml, set_path
 from atoll.numerics.state_layout import adapter_shapes, param_shapes
+from atoll.protocol.audit_rates import rate_of_chance
 from atoll.protocol.manifest import (
     MANIFEST_VERSION,
     MAX_STEPS,
@@ -59,7 +60,6 @@ from atoll.protocol.method_spec import (
 from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.optimisers import INNER_FIELDS, INNER_OPTIMISERS
 from atoll.protocol.rules import RULES
-from atoll.protocol.terms import WHOLE_BPS
 from atoll.protocol.types import ZERO_DIGEST, Digest, Terms
 from atoll.service.messages import explain, sentences
 
@@ -346,16 +346,23 @@ def _outer(outer: Outer, method: Method) -> OuterSpec:
     return OuterSpec.model_validate(method.outer.model_dump() | _given(outer))
 
 
+def audit_rate(audit: Audit, f: int) -> int:
+    """The rate of a job's audits. A merge that bears nobody has everybody replayed."""
+    return rate_of_chance(Fraction(audit.rate or 1)) if f else 0
+
+
 def _terms(spec: JobSpec, f: int, tokens_per_step: int, now: int) -> Terms:
     windows = {f"{name}_seconds": value for name, value in spec.windows if name not in _MEASURES}
     money = {name: value for name, value in spec.money if name not in ONLY_COMPUTED_FROM}
     members = dict(spec.members)
     needed = RULES[method_chosen(spec.method).rule].minimum(f)
+    rate = audit_rate(spec.audit, f)
     members["min_providers"] = members["min_providers"] or max(needed, min(3, members["seats"]))
     return Terms(
         rounds=spec.rounds,
         f=f,
-        share_bps=ceil(Fraction(spec.audit.share or 1) * WHOLE_BPS),
+        audit_rate=rate,
+        last_rate=0 if spec.audit.last == "all" else rate,
         expiry=now + (spec.lifetime or 0),
         steps=spec.inner.steps,
         segment_steps=spec.inner.segment,

@@ -1,4 +1,4 @@
-"""What audits and signatures cost by the rules that contracts have today, and the least of them.
+"""What audits and signatures cost by the rates that terms say, and the rate within a budget.
 
 Rule of this file: pure. What is expected is of honest jobs: nobody is excluded, and every slot of
 the pool is taken. What a job holds for audits at most is `atoll.protocol.pay.budget`; what it does
@@ -7,16 +7,26 @@ not spend comes back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 from math import ceil
+from typing import Final
 
-from atoll.protocol.audit_rates import SPEAKING
-from atoll.protocol.committee_draws import COMMITTEE, LAST_AUDITORS
-from atoll.protocol.pay import most_drawn
+from atoll.job.audit_budget import NEWCOMER
+from atoll.protocol.audit_rates import (
+    ALWAYS,
+    RATES,
+    SPEAKING,
+    Incentive,
+    lowest_rate,
+    mean_duties,
+)
+from atoll.protocol.committee_draws import COMMITTEE
 from atoll.protocol.terms import WHOLE_BPS
 from atoll.protocol.types import Terms
+
+_DIGITS: Final = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +35,18 @@ class Duties:
 
     Attributes:
         rounds, seats, slots: of the job.
-        drawn: seats that a round's share draws.
+        replays: of whole rounds of a seat, on average.
     """
 
     rounds: int
     seats: int
     slots: int
-    drawn: int
+    replays: Fraction
 
     @classmethod
     def of(cls, terms: Terms) -> Duties:
-        """Of a job's terms. No more than half of a pool have seats drawn for them."""
-        drawn = most_drawn(terms)
-        if terms.f:
-            drawn = min(drawn, ceil(Fraction(terms.slots, 2)))
-        return cls(terms.rounds, terms.seats, terms.slots, drawn)
-
-    @property
-    def replays(self) -> int:
-        """Of whole rounds of a seat: in the last round all, twice."""
-        last = min(LAST_AUDITORS, self.slots) * self.seats
-        return (self.rounds - 1) * self.drawn + last
+        """Of a job's terms."""
+        return cls(terms.rounds, terms.seats, terms.slots, mean_duties(terms))
 
     @property
     def signatures(self) -> int:
@@ -61,21 +62,41 @@ class Duties:
 def expected_fees(terms: Terms) -> int:
     """What an honest job spends on replays and signatures, wei."""
     duties = Duties.of(terms)
-    return duties.replays * terms.duty_fee + duties.signatures * terms.sign_fee
+    return ceil(duties.replays * terms.duty_fee) + duties.signatures * terms.sign_fee
 
 
-def guarded(seats: int, guard: int) -> int:
-    """So many seats a round find one that lies in every round within the guard, on average."""
-    return min(seats, ceil(seats / (SPEAKING * guard)))
+def bond_rounds(incentive: Incentive, rate: int) -> Fraction:
+    """Of the bond that deters at a rate, in a round's pay: M / (h · p · b)."""
+    chance = Fraction(RATES[rate], ALWAYS) * SPEAKING
+    return incentive.margin / chance * WHOLE_BPS / incentive.burnt_bps
 
 
-def affordable(duties: Duties, budget: Fraction, replay: Fraction, signature: Fraction) -> int:
-    """The most seats a round that such a part of the training's price pays for; 0 of none."""
-    counts = range(1, duties.seats + 1)
-    fit = (n for n in counts if replace(duties, drawn=n).cost(replay, signature) <= budget)
-    return max(fit, default=0)
+def rate_within(incentive: Incentive, rounds: int) -> int:
+    """The lowest rate whose bond is no more than the whole job pays a seat. A newcomer's, one in
+    sixteen, in short jobs: the bond is then larger, and each replay of a seat dear beside it.
+    """
+    lowest = lowest_rate(incentive)
+    least = min(NEWCOMER, lowest)
+    rates = range(least, lowest + 1)
+    return max((rate for rate in rates if bond_rounds(incentive, rate) <= rounds), default=least)
 
 
-def share_text(drawn: int, seats: int) -> str:
-    """A share that draws exactly so many of so many, as a job file says it."""
-    return f"{Decimal(drawn * WHOLE_BPS // seats) / WHOLE_BPS:f}"
+def affordable(
+    incentive: Incentive, duties: Duties, budget: Fraction, *, replay: Fraction, signature: Fraction
+) -> int:
+    """The rate with the least bond for which such a part of the training's price pays: the lowest
+    that the guard allows where none is within it.
+    """
+    lowest = lowest_rate(incentive)
+    for rate in range(min(NEWCOMER, lowest), lowest):
+        replays = Fraction(duties.rounds * duties.seats * RATES[rate], ALWAYS)
+        job = Duties(duties.rounds, duties.seats, duties.slots, replays)
+        if job.cost(replay, signature) <= budget:
+            return rate
+    return lowest
+
+
+def chance_text(rate: int) -> str:
+    """The chance of a rate as a job file says it, rounded down, so that it is the same rate's."""
+    chance = (Decimal(RATES[rate]) / ALWAYS).quantize(_DIGITS, ROUND_FLOOR)
+    return f"{chance.normalize():f}"

@@ -15,16 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt
+from math import ceil, isqrt
 from typing import Final
 
 from atoll.protocol.hashing import hash_fields, tag
 from atoll.protocol.terms import MAX_SEATS, WHOLE_BPS
-from atoll.protocol.types import Bitmap, Digest, SeatIndex, SlotIndex, Wei, bits
+from atoll.protocol.types import Bitmap, Digest, SeatIndex, Terms, Wei, bits
 
 ALWAYS: Final = 1 << 32
 """A chance of one, as rates write it."""
 RATE_BITS: Final = 4
+SEATS_A_HASH: Final = 8
 SEATS_A_WORD: Final = 256 // RATE_BITS
 RATE_WORDS: Final = MAX_SEATS // SEATS_A_WORD
 
@@ -42,7 +43,6 @@ SPEAKING: Final = Fraction(2, 3)
 """h: the share of auditors that say what they find and that no bribe buys."""
 
 _DRAW_TAG: Final = tag("atoll.audit-rate.v1")
-_AUDITOR_TAG: Final = tag("atoll.rated-auditor.v1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +155,14 @@ def packed_rate(words: Sequence[int], seat: SeatIndex) -> int:
 
 
 def is_drawn(audit_seed: Digest, seat: SeatIndex, rate: int) -> bool:
-    """Whether a seat is replayed: its ticket's first 32 bits are below its rate.
+    """Whether a seat is replayed: its ticket is below its rate. A hash is eight seats' tickets.
 
     Each seat is drawn by itself, so a round may have nobody drawn, and a seat's chance does not
     depend on how many others there are.
     """
-    ticket = hash_fields(("bytes32", "bytes32", "uint256"), (_DRAW_TAG, audit_seed, seat))
-    return int.from_bytes(ticket[:4], "big") < RATES[rate]
+    place, at = divmod(seat, SEATS_A_HASH)
+    tickets = hash_fields(("bytes32", "bytes32", "uint256"), (_DRAW_TAG, audit_seed, place))
+    return int.from_bytes(tickets[4 * at : 4 * at + 4], "big") < RATES[rate]
 
 
 def draw_by_rates(audit_seed: Digest, revealed: Bitmap, rates: Sequence[int]) -> Bitmap:
@@ -173,13 +174,35 @@ def draw_by_rates(audit_seed: Digest, revealed: Bitmap, rates: Sequence[int]) ->
     return Bitmap(drawn)
 
 
-def auditor_of(audit_seed: Digest, seat: SeatIndex, ready: Bitmap) -> SlotIndex | None:
-    """Who replays a drawn seat: one of the ready pool's slots, in their order; None of no pool.
+# --- rates that terms say ---
 
-    The remainder favours low places by less than 2^-247.
+
+def rate_of_chance(chance: Fraction) -> int:
+    """The lowest entry of the table whose chance is no smaller."""
+    return max(at for at, rate in enumerate(RATES) if rate >= min(chance, Fraction(1)) * ALWAYS)
+
+
+def rate_in(terms: Terms, *, is_last: bool) -> int:
+    """The rate of every seat in a round. A merge that bears nobody has everybody replayed."""
+    if not terms.f:
+        return 0
+    return terms.last_rate if is_last else terms.audit_rate
+
+
+def mean_duties(terms: Terms) -> Fraction:
+    """What seeds draw in a whole job, on average."""
+    usual, last = (RATES[rate_in(terms, is_last=is_last)] for is_last in (False, True))
+    return Fraction(((terms.rounds - 1) * usual + last) * terms.seats, ALWAYS)
+
+
+def most_duties(terms: Terms) -> int:
+    """What seeds draw in a whole job at most: the mean, and six times its root and one more. Where
+    they were all drawn, nobody is any more, so that the escrow is never short.
     """
-    slots = bits(ready)
-    if not slots:
-        return None
-    ticket = hash_fields(("bytes32", "bytes32", "uint256"), (_AUDITOR_TAG, audit_seed, seat))
-    return SlotIndex(slots[int.from_bytes(ticket, "big") % len(slots)])
+    return most_of(mean_duties(terms), terms.rounds * terms.seats)
+
+
+def most_of(mean: Fraction, every: int) -> int:
+    """`most_duties` by the mean, and by the rounds of all seats together."""
+    whole = ceil(mean)
+    return min(every, whole + 6 * (isqrt(whole) + 1))

@@ -44,7 +44,7 @@ BOND_SHARE: Final = 10
 """A challenge takes at least so small a part of what the holder may lose."""
 NOBODYS_TAG: Final = Digest((1).to_bytes(32, "big"))
 """Of a seat whose work tag is zero, which in a claim is none: nothing that one can open."""
-_ROUND_RECORD: Final = f"({','.join(['bytes32'] * 5 + ['uint256'] * 5)})"
+_ROUND_RECORD: Final = f"({','.join(['bytes32'] * 5 + ['uint256'] * 6)})"
 _REVEAL: Final = "(bytes32,bytes32,bytes32,bytes,bytes)"
 _SHOWN: Final = (
     f"(uint256,uint32,uint16,uint32,{_ROUND_RECORD},bytes32,(uint16,bytes32)[],{_REVEAL})"
@@ -55,7 +55,7 @@ _EVIDENCE: Final = (
     f"bytes,uint256,bytes32[],uint32,{_SHOWN},{_SHOWN}[])"
 )
 _NO_REVEAL: Final = (ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST, b"", b"")
-_NO_RECORD: Final = (*[ZERO_DIGEST] * 5, *[0] * 5)
+_NO_RECORD: Final = (*[ZERO_DIGEST] * 5, *[0] * 6)
 _NOTHING_SHOWN: Final[tuple[object, ...]] = (0, 0, 0, 0, _NO_RECORD, ZERO_DIGEST, [], _NO_REVEAL)
 
 

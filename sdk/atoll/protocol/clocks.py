@@ -63,9 +63,9 @@ class AuditClock:
         return self.audit_end <= now < self.window_end
 
 
-def last_audits(revealed: int, ready: int) -> int:
-    """How many times auditSeconds the last round's AUDIT takes: every seat is audited twice."""
-    return min(MAX_AUDITS, 1 + -(-2 * revealed // ready))
+def last_audits(drawn: int, ready: int) -> int:
+    """How many times auditSeconds the last round's AUDIT takes: as many as an auditor has seats."""
+    return min(MAX_AUDITS, max(1, -(-drawn // ready)))
 
 
 def votes_end(terms: Terms, deadline: int) -> int:

@@ -1,24 +1,30 @@
 """Who is drawn: a round's committee, the seats that are audited, and their auditors.
 
-Rule of this file: whoever has the smallest tickets under a seed is drawn, of equal ones the lower
-number, and a ticket is the hash of the seed and of the number that it is for.
+Rule of this file: of a committee whoever has the smallest tickets under a seed is drawn, of equal
+ones the lower number, and a ticket is the hash of the seed and of the number that it is for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
-from atoll.protocol.hashing import hash_fields
-from atoll.protocol.terms import WHOLE_BPS
-from atoll.protocol.types import Bitmap, Digest, SeatIndex, SlotIndex, bits
+from atoll.protocol.audit_rates import is_drawn
+from atoll.protocol.hashing import hash_fields, tag
+from atoll.protocol.types import (
+    NO_BITS,
+    Bitmap,
+    Digest,
+    RoundRecord,
+    SeatIndex,
+    SlotIndex,
+    bits,
+    to_bitmap,
+)
 
 COMMITTEE: Final = 32
 """Members of a committee, where so many are ready."""
-LAST_AUDITORS: Final = 2
-"""Auditors of a seat in a job's last round."""
-_NO_SEAT: Final = 256
-"""In tickets of slots that audit, so that they are not those of seats."""
+_AUDITORS_TAG: Final = tag("atoll.auditors.v1")
 
 
 def _ticket(seed: Digest, *numbers: int) -> Digest:
@@ -50,47 +56,51 @@ def draw_committee(seed: Digest, pool: Bitmap) -> tuple[SlotIndex, ...]:
     return tuple(SlotIndex(p) for p in sorted(_smallest(bits(pool), seed)[:COMMITTEE]))
 
 
-def audited_share(count: int, share_bps: int, ready: int) -> int:
-    """How many of so many revealed seats are drawn, beside those that were excluded."""
-    share = -(-share_bps * count // WHOLE_BPS)
-    return max(1, min(share, -(-ready // 2)))
+def draw_audits(
+    seed: Digest, revealed: Bitmap, excluded: Bitmap, *, rate: int, left: int
+) -> Bitmap:
+    """Seats that are audited: each is drawn by itself, and one of the excluded in any case.
 
-
-def draw_seats(
-    seed: Digest, revealed: Bitmap, excluded: Bitmap, count: int
-) -> dict[SeatIndex, int]:
-    """Seats that are audited, each with its ordinal; no two have the same.
-
-    The first `count` of the revealed by ticket, and behind them who was excluded from the merge,
-    each by its rank among those. Where all are drawn, by number.
+    Args:
+        seed: the audit seed.
+        rate: of the table, of every seat.
+        left: duties that seeds may still draw. The first seats go where they are fewer.
     """
-    seats = list(bits(revealed))
-    if count == len(seats):
-        return {SeatIndex(seat): at for at, seat in enumerate(seats)}
-    behind = {SeatIndex(s): count + at for at, s in enumerate(_smallest(bits(excluded), seed))}
-    shared = _smallest(seats, seed)[:count]
-    return behind | {SeatIndex(seat): at for at, seat in enumerate(shared)}
+    sure = one_of(seed, excluded)
+    seats = map(SeatIndex, bits(Bitmap(revealed & ~sure)))
+    drawn = [seat for seat in seats if is_drawn(seed, seat, rate)]
+    return Bitmap(to_bitmap(drawn[max(0, len(drawn) - left) :]) | sure)
 
 
-def auditors_of(
-    seed: Digest, ordinal: int, ready: Bitmap, *, is_last: bool = False
-) -> tuple[SlotIndex, ...]:
-    """Slots that audit a drawn seat: drawn seats go round the pool in the order of its tickets."""
-    order = _smallest(bits(ready), seed, _NO_SEAT)
-    count = min(LAST_AUDITORS if is_last else 1, len(order))
-    return tuple(SlotIndex(order[(ordinal + k) % len(order)]) for k in range(count))
+def one_of(seed: Digest, excluded: Bitmap) -> Bitmap:
+    """The excluded seat that is audited in any case, by the audit seed; none of none."""
+    seats = bits(excluded)
+    return Bitmap(1 << seats[int.from_bytes(seed, "big") % len(seats)]) if seats else NO_BITS
+
+
+def seeded(record: RoundRecord) -> int:
+    """Duties of a settled round that its seed drew, beside the one that was excluded."""
+    return record.drawn.bit_count() - bool(record.excluded)
+
+
+def auditors_of(seed: Digest, drawn: Bitmap, ready: Bitmap) -> dict[SeatIndex, SlotIndex]:
+    """Who audits each drawn seat: they go round the pool from a slot on that the seed draws, so
+    that nobody has two before everybody has one.
+    """
+    slots = bits(ready)
+    ticket = hash_fields(("bytes32", "bytes32"), (_AUDITORS_TAG, seed))
+    first = int.from_bytes(ticket, "big")
+    return {
+        SeatIndex(seat): SlotIndex(slots[(first + at) % len(slots)])
+        for at, seat in enumerate(bits(drawn))
+    }
 
 
 def draw_duties(
-    seed: Digest, drawn: Mapping[SeatIndex, int], ready: Bitmap, *, is_last: bool
+    seed: Digest, drawn: Bitmap, ready: Bitmap
 ) -> dict[SlotIndex, tuple[SeatIndex, ...]]:
-    """The seats that each slot audits, ascending; slots without any are left out.
-
-    Args:
-        drawn: seats that are audited, with their ordinals.
-    """
+    """The seats that each slot audits, ascending; slots without any are left out."""
     duties: dict[SlotIndex, tuple[SeatIndex, ...]] = {}
-    for seat, ordinal in sorted(drawn.items()):
-        for slot in auditors_of(seed, ordinal, ready, is_last=is_last):
-            duties[slot] = (*duties.get(slot, ()), seat)
+    for seat, slot in auditors_of(seed, drawn, ready).items():
+        duties[slot] = (*duties.get(slot, ()), seat)
     return duties

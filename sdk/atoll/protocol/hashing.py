@@ -34,8 +34,8 @@ from atoll.protocol.types import (
 
 _ROUND_ID_TYPES = ("uint256", "address", "uint256", "uint32")
 _TERMS_TYPE = (
-    "(uint32,uint16,uint16,uint16,uint16,uint8,uint16,uint32,uint32,uint32,uint32,uint32,uint32,"
-    "uint32,uint32,uint32,uint32,uint32,uint64,uint32,uint32,uint64,"
+    "(uint32,uint16,uint16,uint16,uint16,uint8,uint8,uint8,uint32,uint32,uint32,uint32,uint32,"
+    "uint32,uint32,uint32,uint32,uint32,uint32,uint64,uint32,uint32,uint64,"
     "uint128,uint128,uint128,uint128,uint128,bytes32)"
 )
 NO_SEAT: Final = SeatIndex(0)
@@ -157,7 +157,7 @@ def certificate_hash(round_id: RoundId, seed: Digest, votes: Digest, verdict: Ve
 
 def record_hash(record: RoundRecord) -> Digest:
     """The one word that the contract keeps of a settled round."""
-    types = ("bytes32",) * 6 + ("uint256",) * 5
+    types = ("bytes32",) * 6 + ("uint256",) * 6
     return hash_fields(types, (tag("atoll.round-record.v1"), *astuple(record)))
 
 

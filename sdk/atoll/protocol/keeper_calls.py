@@ -16,7 +16,7 @@ from atoll.protocol.checkpoint_commitments import CheckpointCommitments, key_has
 from atoll.protocol.clocks import last_moment
 from atoll.protocol.holders import Holder
 from atoll.protocol.obligations import is_played
-from atoll.protocol.pay import MOST_CLAIMED, claimable_to, round_pay, sampled, unpaid
+from atoll.protocol.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import (
     NO_HOLDER,
@@ -134,7 +134,7 @@ def _silent(view: JobView, now: int) -> Iterator[KeeperCall]:
 
 def _absent(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
     """Auditors that left a duty out: no audit report, not opened, or opened without the seat."""
-    if now < settled_round.clock.open_end or is_audit_standstill(view, settled_round):
+    if now < settled_round.clock.open_end or is_audit_standstill(settled_round):
         return
     for slot, seats in settled_round.duties.items():
         holder = view.verifiers[settled_round.slots[slot]]
@@ -148,12 +148,11 @@ def _absent(view: JobView, settled_round: SettledRound, now: int) -> Iterator[Ke
             )
 
 
-def is_audit_standstill(view: JobView, settled_round: SettledRound) -> bool:
+def is_audit_standstill(settled_round: SettledRound) -> bool:
     """Whether fewer than half of the auditors opened: then none of them misses."""
-    ready = settled_round.record.ready.bit_count()
-    is_last = view.is_last(settled_round.round)
-    duties = (1 + is_last) * sampled(view.require_terms(), settled_round.record, is_last=is_last)
-    return 2 * len(settled_round.opened_reports) < min(duties, ready)
+    record = settled_round.record
+    auditors = min(record.drawn.bit_count(), record.ready.bit_count())
+    return 2 * len(settled_round.opened_reports) < auditors
 
 
 def _struck(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:

@@ -65,12 +65,11 @@ def first_penalty(bond: int, penalty_bps: int) -> Wei:
     return Wei(-(-bond * penalty_bps // WHOLE_BPS))
 
 
-def fees_above(terms: Terms, params: Params, round: RoundIndex) -> Wei:
-    """Wei by which the fees of a seat's auditors are above a first penalty: nobody can score what
-    they said without its key, and they are paid."""
-    auditors = 2 if round + 1 == terms.rounds else 1
+def fee_above(terms: Terms, params: Params) -> Wei:
+    """Wei by which the fee of a seat's auditor is above a first penalty: nobody can score what it
+    said without its key, and it is paid."""
     first = first_penalty(terms.provider_bond, params.penalty_bps)
-    return Wei(max(0, auditors * terms.duty_fee - first))
+    return Wei(max(0, terms.duty_fee - first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,5 +95,5 @@ def taken(
     whole = terms.provider_bond if standing.role is Role.PROVIDER else terms.verifier_bond
     amount: int = standing.record.charge(round, whole, params.penalty_bps)
     if kind is MissedDuty.KEY:
-        amount += fees_above(terms, params, round)
+        amount += fee_above(terms, params)
     return Wei(min(amount, whole // MOST - standing.penalties, standing.left))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from atoll.protocol.committee_draws import COMMITTEE, LAST_AUDITORS, audited_share, draw_seats
+from atoll.protocol.audit_rates import most_duties
+from atoll.protocol.committee_draws import COMMITTEE, seeded
 from atoll.protocol.holders import Holder
 from atoll.protocol.missed_duties import first_penalty
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.terms import WHOLE_BPS
-from atoll.protocol.types import Params, Role, RoundIndex, RoundRecord, SeatIndex, Terms, Wei, bits
+from atoll.protocol.types import Params, Role, RoundIndex, SeatIndex, Terms, Wei, bits
 from atoll.protocol.views import JobView
 
 MOST_CLAIMED: Final = 3_000
@@ -102,62 +102,48 @@ def claimable(view: JobView, holder: Holder, now: int) -> Wei:
 # --- the escrow ---
 
 
-def most_drawn(terms: Terms) -> int:
-    """Seats that a round's share draws at most."""
-    return terms.seats if terms.f == 0 else -(-terms.share_bps * terms.seats // WHOLE_BPS)
-
-
 def round_budget(terms: Terms) -> Wei:
-    """A round at its dearest, but for the second auditors of the last one."""
+    """A round at its dearest, but for what its seed draws: of the excluded one is audited in any
+    case.
+    """
     seats = terms.seats * terms.segments * terms.segment_pay
-    duties = (most_drawn(terms) + terms.f) * terms.duty_fee
-    return Wei(seats + min(COMMITTEE, terms.slots) * terms.sign_fee + duties)
-
-
-def last_audit(terms: Terms) -> Wei:
-    """What the last round's audit may cost beyond that."""
-    return Wei(LAST_AUDITORS * terms.seats * terms.duty_fee)
+    sure = terms.duty_fee if terms.f else 0
+    return Wei(seats + min(COMMITTEE, terms.slots) * terms.sign_fee + sure)
 
 
 def budget(terms: Terms) -> Wei:
-    """Wei that a job must hold at creation: every round at its dearest, and a committee's fees."""
-    fees = min(COMMITTEE, terms.slots) * terms.sign_fee
-    return Wei(terms.rounds * round_budget(terms) + last_audit(terms) + fees)
+    """Wei that a job must hold at creation: every round at its dearest, the most that seeds draw,
+    and a committee's fees.
+    """
+    return Wei(terms.rounds * round_budget(terms) + _spare(terms, most_duties(terms)))
 
 
-def may_earn(terms: Terms, settled_round: SettledRound, *, is_last: bool) -> Wei:
-    """What a settled round may cost the escrow, whatever becomes of its audit."""
-    earning = settled_round.reveals.items()
+def _spare(terms: Terms, duties: int) -> int:
+    return duties * terms.duty_fee + min(COMMITTEE, terms.slots) * terms.sign_fee
+
+
+def may_earn(terms: Terms, settled_round: SettledRound) -> Wei:
+    """What a settled round may cost the escrow, whatever becomes of its audit. A seat without any
+    segment, which none has to do again, is in.
+    """
+    earning, record = settled_round.reveals.items(), settled_round.record
     segments = sum(told.segments for s, told in earning if not settled_round.unearned >> s & 1)
-    duties = most_duties(terms, settled_round.record, is_last=is_last)
-    fees = settled_round.record.committee.bit_count() * terms.sign_fee + duties * terms.duty_fee
+    duties = record.drawn.bit_count()
+    fees = record.committee.bit_count() * terms.sign_fee + duties * terms.duty_fee
     return Wei(segments * terms.segment_pay + fees)
-
-
-def sampled(terms: Terms, record: RoundRecord, *, is_last: bool) -> int:
-    """Seats that the seed draws, beside those that were excluded."""
-    revealed = record.revealed.bit_count()
-    if is_last or not terms.f:
-        return revealed
-    return audited_share(revealed, terms.share_bps, record.ready.bit_count())
-
-
-def most_duties(terms: Terms, record: RoundRecord, *, is_last: bool) -> int:
-    """Of all auditors together; a seat without any segment, which none has to do again, is in."""
-    revealed, ready = record.revealed.bit_count(), record.ready.bit_count()
-    if is_last:
-        return min(LAST_AUDITORS, ready) * revealed
-    count = sampled(terms, record, is_last=is_last)
-    return len(draw_seats(record.audit_seed, record.revealed, record.excluded, count))
 
 
 def refundable(view: JobView) -> Wei:
     """What `refund` gives back now: what neither settled rounds nor those to come can earn."""
     terms = view.require_terms()
-    reserved: int = sum(
-        may_earn(terms, settled_round, is_last=view.is_last(settled_round.round))
-        for settled_round in view.settled
-    )
+    reserved: int = sum(may_earn(terms, settled_round) for settled_round in view.settled)
     if not view.status.is_closed:
-        reserved += budget(terms) - len(view.settled) * round_budget(terms)
+        reserved += (terms.rounds - len(view.settled)) * round_budget(terms)
+        reserved += _spare(terms, duties_left(view))
     return Wei(max(0, view.funded - view.refunded - reserved))
+
+
+def duties_left(view: JobView) -> int:
+    """What the seeds of rounds to come draw at most."""
+    most = most_duties(view.require_terms())
+    return most - sum(seeded(item.record) for item in view.settled)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from atoll.protocol import events as ev
+from atoll.protocol.audit_rates import rate_in
 from atoll.protocol.audits import AUDIT_HANDLERS
 from atoll.protocol.clocks import (
     MOST_REPEATS,
@@ -19,13 +20,14 @@ from atoll.protocol.clocks import (
     seed_due,
     votes_end,
 )
-from atoll.protocol.committee_draws import audited_share, draw_duties, draw_seats, next_committee
+from atoll.protocol.committee_draws import draw_audits, draw_duties, next_committee
 from atoll.protocol.disputes import DISPUTE_HANDLERS
 from atoll.protocol.events import ContractEvent
 from atoll.protocol.holders import Holder
 from atoll.protocol.membership import MEMBERSHIP_HANDLERS, Handler, put, with_holder
 from atoll.protocol.merge_inputs import is_whole_enough
 from atoll.protocol.open_rounds import OpenRound, SeatCommit, SeatReveal
+from atoll.protocol.pay import duties_left
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import (
     NO_BITS,
@@ -217,8 +219,12 @@ def _committee_drawn(view: JobView, event: ev.CommitteeDrawn, block: BlockRef) -
 # --- ends of a round ---
 
 
-def record_of(running: OpenRound, excluded: Bitmap) -> RoundRecord:
+def record_of(view: JobView, running: OpenRound, excluded: Bitmap) -> RoundRecord:
     """What the contract keeps of a round that is settled now."""
+    rate = rate_in(view.require_terms(), is_last=view.is_last(running.round))
+    drawn = draw_audits(
+        running.audit_seed, running.revealed, excluded, rate=rate, left=duties_left(view)
+    )
     return RoundRecord(
         seed=running.seed,
         audit_seed=running.audit_seed,
@@ -230,6 +236,7 @@ def record_of(running: OpenRound, excluded: Bitmap) -> RoundRecord:
         excluded=excluded,
         ready=running.ready,
         committee=running.committee,
+        drawn=drawn,
     )
 
 
@@ -270,10 +277,11 @@ def _short(running: OpenRound, event: ev.Settled, terms: Terms) -> Bitmap:
 def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> SettledRound:
     running, record, terms = _running(view), event.record, view.require_terms()
     now, early = block.timestamp, running.early_audit_reports.items()
-    is_last, ready = view.is_last(event.round), record.ready
-    drawn = _drawn(running, record, terms, is_last=is_last)
-    revealed = record.revealed.bit_count()
-    audits = last_audits(revealed, ready.bit_count()) if is_last else 1
+    audits, counts = 1, (record.drawn.bit_count(), record.ready.bit_count())
+    if view.is_last(event.round):
+        audits = last_audits(*counts)
+    # Who revealed no segment claims nothing.
+    working = to_bitmap(seat for seat, segments in running.segments.items() if segments)
     short = _short(running, event, terms)
     return SettledRound(
         round_id=running.round_id,
@@ -288,13 +296,13 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         reveals=running.reveals,
         votes=running.votes,
         clock=AuditClock.of(terms, now, audits=audits),
-        drawn=to_bitmap(drawn),
-        duties=draw_duties(record.audit_seed, drawn, ready, is_last=is_last),
+        drawn=Bitmap(record.drawn & working),
+        duties=_duties(record, working),
         pay=Bitmap(event.available if event.verdict.merged else event.available & ~short),
         short=short,
         early_keys=running.early_keys,
         audit_reports={holder: sealed.audit_report for holder, sealed in early if sealed.at == now},
-        is_consistent=record == record_of(running, event.verdict.excluded),
+        is_consistent=record == record_of(view, running, event.verdict.excluded),
         committee_seed=running.committee_seed,
         accused=running.accused,
         slashed=running.slashed,
@@ -320,15 +328,13 @@ def _silent_now(running: OpenRound) -> Bitmap:
     return NO_BITS if is_standstill and is_early else Bitmap(silent)
 
 
-def _drawn(
-    running: OpenRound, record: RoundRecord, terms: Terms, *, is_last: bool
-) -> dict[SeatIndex, int]:
-    """Seats that are audited, with their ordinals. Who revealed no segment claims nothing."""
-    count = record.revealed.bit_count()
-    if terms.f and not is_last:
-        count = audited_share(count, terms.share_bps, record.ready.bit_count())
-    drawn = draw_seats(record.audit_seed, record.revealed, record.excluded, count)
-    return {seat: at for seat, at in drawn.items() if running.segments.get(seat)}
+def _duties(record: RoundRecord, working: Bitmap) -> dict[SlotIndex, tuple[SeatIndex, ...]]:
+    """Seats of each auditor, without those that have nothing to do again."""
+    duties: dict[SlotIndex, tuple[SeatIndex, ...]] = {}
+    for slot, seats in draw_duties(record.audit_seed, record.drawn, record.ready).items():
+        if left := tuple(seat for seat in seats if working >> seat & 1):
+            duties[slot] = left
+    return duties
 
 
 def _waiting(view: JobView, event: ev.Waiting, block: BlockRef) -> JobView:

@@ -22,6 +22,8 @@ MAX_SHOWN: Final = 32_768
 """Bytes that a game's first move may show of a segment: its holder has to get them into a block."""
 _STEP_BYTES, _LOSS_BYTES = 40, 4
 WHOLE_BPS: Final = 10_000
+LOWEST_RATE: Final = 15
+"""The last entry of the table of audits' rates."""
 MIN_BOND: Final = 80
 """Wei: an eighth of less could be nothing."""
 LONGEST_SECONDS: Final = 60 * 24 * 3600
@@ -38,7 +40,8 @@ _WIDTHS: Final[dict[str, int]] = {
     "slots": _U16,
     "min_verifiers": _U16,
     "f": _U8,
-    "share_bps": _U16,
+    "audit_rate": _U8,
+    "last_rate": _U8,
     "train_seconds": _U32,
     "reveal_seconds": _U32,
     "merge_seconds": _U32,
@@ -96,8 +99,9 @@ def check_terms(terms: Terms) -> None:
         ("min_providers", 1, terms.seats),
         ("slots", 1, MAX_SLOTS),
         ("min_verifiers", 1, terms.slots),
-        ("share_bps", 1, WHOLE_BPS),
         ("f", 0, most_borne(terms.seats)),
+        ("audit_rate", 0, LOWEST_RATE),
+        ("last_rate", 0, LOWEST_RATE),
         ("segment_steps", 1, min(terms.steps, MAX_SHOWN // shown_bytes(1, 1))),
         ("window_seconds", 2 * terms.game_seconds, _U32 - 1),
         ("provider_bond", MIN_BOND, _U128 - 1),

@@ -118,7 +118,10 @@ class Terms:
     min_verifiers: int
     f: int
     """Bad updates that a round's merge bears."""
-    share_bps: int
+    audit_rate: int
+    """Of the table of `audit_rates`: the chance of each seat to be audited."""
+    last_rate: int
+    """In the last round."""
     train_seconds: int
     reveal_seconds: int
     merge_seconds: int
@@ -178,7 +181,7 @@ class Reveal:
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """What the contract keeps of a settled round, as one hash. Slots in the last two bitmaps."""
+    """What the contract keeps of a settled round, as one hash. Slots in `ready` and `committee`."""
 
     seed: Digest
     """The data seed."""
@@ -194,6 +197,8 @@ class RoundRecord:
     excluded: Bitmap
     ready: Bitmap
     committee: Bitmap
+    drawn: Bitmap
+    """Seats that are audited."""
 
 
 @dataclass(frozen=True, slots=True)

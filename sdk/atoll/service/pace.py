@@ -6,11 +6,12 @@ Rule of this file: pure; seconds.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
+from fractions import Fraction
+from math import ceil, comb
 from typing import Final
 
+from atoll.protocol.audit_rates import ALWAYS, RATES, rate_in
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.pay import most_drawn
 from atoll.protocol.types import Role, Terms
 
 MERGE_SECONDS: Final = 5e-8
@@ -18,6 +19,8 @@ MERGE_SECONDS: Final = 5e-8
 EVALUATED_PART: Final = 0.5
 """A batch of held-out text takes so large a part of a step at most, which runs backwards, too."""
 HOUR: Final = 3600
+UNLIKELY: Final = Fraction(1, 10**6)
+"""Rounds that draw more than an audit's window has room for: a duty is missed then."""
 TRACE_STEPS: Final = 20
 """So many times as long as a step its trace takes at most, whose every tensor is hashed: 9 times
 the preset `nano`, 18 times `demo`, on one core."""
@@ -117,12 +120,13 @@ def evaluation_seconds(manifest: Manifest, pace: Pace) -> float:
 
 
 def round_earnings(role: Role, terms: Terms) -> int:
-    """Wei that a whole round pays a seat; or one of the fewest verifiers, its duties and its
-    signature.
+    """Wei that a whole round pays a seat; or one of the fewest verifiers, on average, its duties
+    and its signature.
     """
     if role is Role.PROVIDER:
         return terms.segments * terms.segment_pay
-    return most_duties(terms) * terms.duty_fee + terms.sign_fee
+    duties = terms.seats * RATES[rate_in(terms, is_last=False)] * terms.duty_fee
+    return duties // (ALWAYS * terms.min_verifiers) + terms.sign_fee
 
 
 def longest_round(terms: Terms) -> int:
@@ -153,5 +157,15 @@ def earned_per_hour(role: Role, manifest: Manifest, pace: Pace) -> int:
 
 def most_duties(terms: Terms) -> int:
     """Seats that an auditor replays where there are as few as may be."""
-    drawn = min(terms.seats, most_drawn(terms) + terms.f)
-    return ceil(drawn / terms.min_verifiers)
+    rate = rate_in(terms, is_last=False)
+    return ceil(most_drawn(terms.seats, rate, terms.f) / terms.min_verifiers)
+
+
+def most_drawn(seats: int, rate: int, f: int) -> int:
+    """Seats that a round draws but for one round in a million, and one that is excluded."""
+    chance, count, passed = Fraction(RATES[rate], ALWAYS), 0, Fraction(0)
+    for count in range(seats + 1):
+        passed += comb(seats, count) * chance**count * (1 - chance) ** (seats - count)
+        if 1 - passed < UNLIKELY:
+            break
+    return min(seats, count + (f > 0))

@@ -325,7 +325,7 @@ class Crowd:
 
     def _expect(self, running: OpenRound, verdict: Verdict, signers: list[Address]) -> None:
         """What follows in the same block may speak of the round as settled."""
-        record = record_of(running, verdict.excluded)
+        record = record_of(self.view, running, verdict.excluded)
         if not any(record.audit_seed):
             return
         slots = map(SlotIndex, bits(running.committee))

@@ -41,7 +41,7 @@ CHANGES = st.fixed_dictionaries(
         "outer.kind": maybe(st.sampled_from(["sgd", "adam"])),
         "method.name": st.sampled_from(sorted(METHODS)),
         "method.codec": st.sampled_from(["", *DENSE_CODECS]),
-        "audit.share": maybe(SHARES),
+        "audit.rate": maybe(SHARES),
         "audit.budget": maybe(SHARES),
         "money.flop_price": maybe(WEI),
         "money.budget": maybe(WEI),

@@ -15,7 +15,6 @@ from atoll.protocol.audit_rates import (
     SPEAKING,
     Incentive,
     at_loss,
-    auditor_of,
     is_drawn,
     lowest_rate,
     most_retained,
@@ -25,7 +24,7 @@ from atoll.protocol.audit_rates import (
     retained_part,
     season,
 )
-from atoll.protocol.types import Bitmap, Digest, SeatIndex
+from atoll.protocol.types import Digest, SeatIndex
 
 WEI = st.integers(0, 1 << 100)
 PAYS = st.integers(1, 1 << 90)
@@ -112,13 +111,6 @@ def test_who_is_drawn_at_a_rate_is_drawn_at_each_higher_one(
     assert is_drawn(seed, seat, 0)
     if is_drawn(seed, seat, rate + 1):
         assert is_drawn(seed, seat, rate)
-
-
-@given(SEEDS, SEATS, st.integers(1, 2**256 - 1).map(Bitmap))
-def test_an_auditor_is_ready(seed: Digest, seat: SeatIndex, ready: Bitmap) -> None:
-    slot = auditor_of(seed, seat, ready)
-    assert slot is not None
-    assert ready >> slot & 1
 
 
 def test_draws_are_as_frequent_as_their_rate_says() -> None:

@@ -11,15 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.identities import digest
 
-from atoll.protocol.committee_draws import (
-    audited_share,
-    auditors_of,
-    draw_committee,
-    draw_duties,
-    draw_seats,
-)
+from atoll.protocol.audit_rates import ALWAYS, RATES
+from atoll.protocol.committee_draws import auditors_of, draw_audits, draw_committee, draw_duties
 from atoll.protocol.draws import DrawStream, batch_offsets
-from atoll.protocol.types import Bitmap, Digest, SeatIndex, SlotIndex, bits, to_bitmap
+from atoll.protocol.types import (
+    NO_BITS,
+    Bitmap,
+    Digest,
+    SeatIndex,
+    SlotIndex,
+    bits,
+    to_bitmap,
+)
 
 SEEDS = st.binary(min_size=32, max_size=32).map(Digest)
 SEATS = st.integers(0, 255).map(SeatIndex)
@@ -92,47 +95,48 @@ def test_a_committee_is_of_the_pool_and_of_32_at_most(seed: Digest, pool: Bitmap
     assert committee.bit_count() == min(32, pool.bit_count())
 
 
-@given(SEEDS, SLOTS, SLOTS, SLOTS, st.integers(1, 10_000))
-def test_who_is_drawn_revealed_and_who_was_excluded_is(
-    seed: Digest, revealed: Bitmap, ready: Bitmap, out: Bitmap, share: int
+@given(SEEDS, SLOTS, SLOTS, st.integers(0, 15), st.integers(0, 300))
+def test_who_is_drawn_revealed_and_of_the_excluded_one_is(
+    seed: Digest, revealed: Bitmap, out: Bitmap, rate: int, left: int
 ) -> None:
     excluded = Bitmap(out & revealed)
-    count = audited_share(revealed.bit_count(), share, ready.bit_count())
-    half = -(-ready.bit_count() // 2)
-    assert count == max(1, min(-(-share * revealed.bit_count() // 10_000), half))
-    drawn = draw_seats(seed, revealed, excluded, count)
-    assert to_bitmap(drawn) & ~revealed == 0
-    assert excluded & ~to_bitmap(drawn) == 0
-    assert min(count, revealed.bit_count()) <= len(drawn) <= count + excluded.bit_count()
-    # So an auditor has no more than its part of the share and of who was excluded.
-    assert len(set(drawn.values())) == len(drawn)
-    assert max(drawn.values(), default=0) < count + excluded.bit_count()
+    drawn = draw_audits(seed, revealed, excluded, rate=rate, left=left)
+    assert drawn & ~revealed == 0
+    assert bool(drawn & excluded) or not excluded
+    assert drawn.bit_count() <= left + bool(excluded)
+    if rate == 0 and left >= 256:
+        assert drawn == revealed
 
 
-@given(SEEDS, SLOTS, SLOTS, st.booleans())
-def test_every_drawn_seat_has_its_auditors(
-    seed: Digest, drawn: Bitmap, ready: Bitmap, is_last: bool
-) -> None:
+@given(SEEDS, SLOTS, SLOTS)
+def test_every_drawn_seat_has_its_auditor(seed: Digest, drawn: Bitmap, ready: Bitmap) -> None:
     drawn, ready = Bitmap(drawn & 0xFF), Bitmap(ready & 0xFFFF | 1)
     slots, count = ready.bit_count(), drawn.bit_count()
-    standing = draw_seats(seed, drawn, Bitmap(0), count)
-    duties = draw_duties(seed, standing, ready, is_last=is_last)
-    each = min(2 if is_last else 1, slots)
-    for seat in map(SeatIndex, bits(drawn)):
-        own = {slot for slot, seats in duties.items() if seat in seats}
-        assert own == set(auditors_of(seed, standing[seat], ready, is_last=is_last))
-        assert len(own) == each
-    # Nobody has more than one more than anybody else, in the last round than two.
-    least = min((len(duties.get(SlotIndex(slot), ())) for slot in bits(ready)), default=0)
-    assert max(map(len, duties.values()), default=0) <= least + each
-    assert max(map(len, duties.values()), default=0) <= each * -(-count // slots)
+    duties, auditors = draw_duties(seed, drawn, ready), auditors_of(seed, drawn, ready)
+    assert {seat: slot for slot, seats in duties.items() for seat in seats} == auditors
+    assert sum(map(len, duties.values())) == count
+    # Nobody has two before everybody has one.
+    counts = [len(duties.get(SlotIndex(slot), ())) for slot in bits(ready)]
+    assert max(counts) == -(-count // slots)
+    assert max(counts) - min(counts) <= 1
     assert to_bitmap(duties) & ~ready == 0
     assert all(list(seats) == sorted(seats) for seats in duties.values())
 
 
 def test_every_slot_audits_as_often_as_any_other() -> None:
-    counts = Counter(
-        auditors_of(digest(f"audit {i}"), i % 256, Bitmap(0b1101_1010))[0] for i in range(6_000)
-    )
+    pool = Bitmap(0b1101_1010)
+    drawn = (auditors_of(digest(f"audit {i}"), Bitmap(0b100), pool) for i in range(6_000))
+    counts = Counter(auditors[SeatIndex(2)] for auditors in drawn)
     assert set(counts) == {1, 3, 4, 6, 7}
     assert chi_squared(counts, 5) < bound(5)
+
+
+@pytest.mark.parametrize("rate", [1, 4, 8])
+def test_a_seat_is_drawn_as_often_as_its_rate_says(rate: int) -> None:
+    seats, times = Bitmap(0xFFFF_FFFF), 400
+    drawn = sum(
+        draw_audits(digest(f"rate {i}"), seats, NO_BITS, rate=rate, left=256).bit_count()
+        for i in range(times)
+    )
+    chance, trials = RATES[rate] / ALWAYS, 32 * times
+    assert abs(drawn - trials * chance) < 5 * sqrt(trials * chance * (1 - chance))

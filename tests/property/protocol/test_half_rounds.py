@@ -97,14 +97,8 @@ def check_escrow(script: Script, settled: Sequence[SettledRound]) -> None:
         ]
         paid = sum(pay.seat_pay(net.terms, settled_round, s) for s in settled_round.reveals)
         assert sum(earning) * net.terms.segment_pay == paid + pay.unpaid(net.terms, settled_round)
-        fees = (
-            pay.may_earn(net.terms, settled_round, is_last=False)
-            - paid
-            - pay.unpaid(net.terms, settled_round)
-        )
-        duties = (
-            pay.most_duties(net.terms, settled_round.record, is_last=False) * net.terms.duty_fee
-        )
+        fees = pay.may_earn(net.terms, settled_round) - paid - pay.unpaid(net.terms, settled_round)
+        duties = settled_round.record.drawn.bit_count() * net.terms.duty_fee
         assert fees == settled_round.record.committee.bit_count() * net.terms.sign_fee + duties
 
 

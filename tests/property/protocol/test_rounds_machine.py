@@ -26,9 +26,9 @@ TERMS = st.sampled_from(
     [
         {},
         {"f": 0, "min_providers": 1, "min_verifiers": 1},
-        {"rounds": 2, "share_bps": 10_000},
+        {"rounds": 2, "audit_rate": 0},
         {"expiry": 1_000_900},
-        {"slots": 2, "min_verifiers": 1, "seats": 6, "share_bps": 100},
+        {"slots": 2, "min_verifiers": 1, "seats": 6, "audit_rate": 13},
     ]
 )
 

@@ -237,7 +237,7 @@ def test_everybody_away_for_three_windows_and_back(moment: int) -> None:
 def test_liars_fall_and_nobody_else_loses_anything(seed: int) -> None:
     """A false update, invented work tags and invented segments, with every seat audited."""
     cast = Cast({0: "sign-flip", 1: "wrong-work-tags", 2: "hollow"})
-    world = World(cast, make_terms(rounds=2, share_bps=10_000, slots=8), seed=seed)
+    world = World(cast, make_terms(rounds=2, audit_rate=0, slots=8), seed=seed)
     view = played(world)
     liars = {member.account for member in world.members[:3]}
     assert {h.account for h in everybody(view) if h.is_slashed} == liars

@@ -44,7 +44,7 @@ def played(cast: Cast, seed: int, stops: list[tuple[int, int]]) -> World:
     Args:
         stops: of the chain: when, and for how many seconds.
     """
-    world = World(cast, make_terms(rounds=3, share_bps=10_000), seed=seed)
+    world = World(cast, make_terms(rounds=3, audit_rate=0), seed=seed)
     for moment, lasts in sorted(stops):
         world.until(lambda w, at=moment: w.elapsed >= at or is_settled_up(w))
         world.stop_chain(lasts)

@@ -114,7 +114,7 @@ def test_tuples_become_dataclasses_and_ints_become_enums() -> None:
 
 def test_a_settlement_survives_with_its_verdict_and_record() -> None:
     verdict = Verdict(Bitmap(0b10), 3, Digest(b"\x01" * 32), b"cid", b"\x02" * 8)
-    record = RoundRecord(*(Digest(bytes([i]) * 32) for i in range(5)), *map(Bitmap, range(5)))
+    record = RoundRecord(*(Digest(bytes([i]) * 32) for i in range(5)), *map(Bitmap, range(6)))
     where = (JobId(3), RoundIndex(2), Digest(b"\x0b" * 32))
     settled = Settled(*where, verdict, Bitmap(0b1111), Bitmap(0b11), record)
     assert decode_log(log_of(settled)) == settled

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from fractions import Fraction
-from math import ceil
 
 import pytest
 from tests.support.jobs import PLAIN
@@ -31,12 +30,13 @@ from atoll.job.quote import quote
 from atoll.job.quote_report import report
 from atoll.job.quote_warnings import _replayed
 from atoll.job.spec import JobSpec
-from atoll.job.verification import expected_fees, share_text
+from atoll.job.verification import chance_text, expected_fees
+from atoll.protocol.audit_rates import ALWAYS, RATES, rate_of_chance
 from atoll.protocol.certificates import is_enough
-from atoll.protocol.pay import budget, most_drawn
+from atoll.protocol.pay import budget
 from atoll.protocol.terms import check_terms
 from atoll.protocol.types import TOKEN, Terms
-from atoll.service.pace import EVALUATED_PART
+from atoll.service.pace import EVALUATED_PART, most_drawn
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 PACE = Pace(
@@ -47,8 +47,8 @@ PACE = Pace(
     update_bytes=10_000_000,
     kept=0.99,
 )
-NANO = preset("nano").but({"audit.share": "0.5"})
-LEFT_OUT: dict[str, object] = {"audit.share": None}
+NANO = preset("nano").but({"audit.rate": "0.5"})
+LEFT_OUT: dict[str, object] = {"audit.rate": None}
 """Of audits, where the least is to be computed."""
 
 
@@ -101,10 +101,17 @@ def test_an_audit_holds_every_duty_of_the_fewest_verifiers() -> None:
     alone, three = (completed({"members.min_verifiers": n, "members.seats": 6}) for n in (1, 3))
     train = (alone.windows.train or 0) - CLOCK
     duties = drawn_seats(alone)
-    assert (duties, drawn_seats(three)) == (4, 4)
+    assert (duties, drawn_seats(three)) == (6, 6)  # half of the seats, and by chance all
     assert (alone.windows.audit or 0) > duties * (train - 60)
     assert (three.windows.audit or 0) > 2 * (train - 60)
     assert (alone.windows.audit or 0) > 1.8 * (three.windows.audit or 0)
+
+
+def test_a_round_draws_more_than_its_window_has_room_for_once_in_a_million() -> None:
+    assert most_drawn(8, rate_of_chance(Fraction(1, 16)), 0) == 6
+    assert most_drawn(64, rate_of_chance(Fraction(1, 32)), 0) == 11
+    assert most_drawn(64, rate_of_chance(Fraction(1, 32)), 21) == 12  # who was excluded
+    assert most_drawn(4, 0, 1) == 4
 
 
 def test_a_dispute_has_time_for_a_replay_on_either_side() -> None:
@@ -178,43 +185,43 @@ def test_a_token_is_priced_by_the_model_s_work() -> None:
     assert written.money.price_per_token == 7
 
 
-def test_audits_are_the_least_that_the_guard_asks_for_or_what_a_budget_pays_for() -> None:
-    wide = {"members.seats": 64, "members.slots": 64, "members.min_verifiers": 32, "rounds": 500}
-    for changes, drawn in (
-        ({}, 2),  # 64 of 48 rounds, two thirds of the auditors speaking
-        ({"audit.guard": 10}, 10),
-        ({"audit.guard": 1}, 64),
-        ({"audit.budget": "0.2"}, 8),  # and half of the pool signs
-        ({"audit.budget": "0.001"}, 2),
+def rate_of(changes: dict[str, object]) -> int:
+    return resolved(completed(LEFT_OUT | changes)).audit_rate
+
+
+def test_audits_are_the_least_that_the_guard_allows_or_what_a_budget_pays_for() -> None:
+    for changes, rate in (
+        ({"rounds": 500}, 10),  # one in 32, within 48 rounds, two thirds of the auditors speaking
+        ({"rounds": 200}, 9),  # whose bond is 194 rounds' pay
+        ({"rounds": 50}, 8),  # a newcomer's: its bond is more than the whole job pays
+        ({"rounds": 500, "audit.guard": 10}, 5),
+        ({"audit.guard": 1}, 0),
+        ({"rounds": 500, "audit.margin": 8}, 9),
+        ({"audit.budget": "0.2"}, 8),
+        ({"audit.budget": "0.055", "rounds": 500, "members.slots": 1}, 9),
+        ({"audit.budget": "0.001"}, 10),
     ):
-        assert most_drawn(resolved(completed(LEFT_OUT | wide | changes))) == drawn
-    small = completed(LEFT_OUT | {"members.seats": 8})
-    assert (small.audit.share, most_drawn(resolved(small))) == ("0.125", 1)
+        assert rate_of({"members.seats": 64, "members.min_verifiers": 1} | changes) == rate
+    assert completed(LEFT_OUT | {"rounds": 50}).audit.rate == "0.0625"
 
 
-def test_a_budget_that_the_rules_do_not_keep_is_said() -> None:
-    small = LEFT_OUT | {"members.seats": 8, "rounds": 50}
-    warned = warnings_of(small | {"audit.budget": "0.1"})
-    assert "audit.budget is 0.1 of the training's price, and verification costs 0." in warned
-    for budget_ in ("0.5", None):
-        assert "audit.budget is" not in warnings_of(small | {"audit.budget": budget_})
+def test_a_budget_that_no_rate_keeps_is_said() -> None:
+    for budget_, is_said in (("0.01", True), ("0.5", False), (None, False)):
+        warned = warnings_of(LEFT_OUT | {"members.seats": 8, "rounds": 50, "audit.budget": budget_})
+        text = f"audit.budget is {budget_} of the training's price, and verification costs 0."
+        assert (text in warned) == is_said
 
 
-@pytest.mark.parametrize("seats", [4, 5, 7, 64, 100, 255, 256])
-def test_a_share_draws_exactly_as_many_as_it_was_made_for(seats: int) -> None:
-    for drawn in range(1, seats + 1):
-        bps = ceil(Fraction(share_text(drawn, seats)) * 10_000)
-        assert -(-bps * seats // 10_000) == drawn
+def test_a_rate_is_written_so_that_it_is_the_same_rate_s() -> None:
+    assert [rate_of_chance(Fraction(chance_text(rate))) for rate in range(16)] == list(range(16))
+    assert [chance_text(rate) for rate in (0, 1, 2, 15)] == ["1", "0.707106", "0.5", "0.005524"]
 
 
 @pytest.mark.parametrize("name", ["gpt2-small", "llama-1b"])
-@pytest.mark.parametrize(("seats", "rounds", "most"), [(8, 50, "0.22"), (64, 500, "0.05")])
-def test_verification_is_as_cheap_as_today_s_rules_allow(
+@pytest.mark.parametrize(("seats", "rounds", "most"), [(8, 50, "0.1"), (64, 500, "0.05")])
+def test_verification_is_a_tenth_of_the_training_at_most_and_of_large_jobs_a_twentieth(
     name: str, seats: int, rounds: int, most: str
 ) -> None:
-    """One seat a round at least, and all twice in the last one: of 8 seats that is 18 %, before
-    signatures. Contracts that draw by rates make it 7 % (docs/attacks.md).
-    """
     job = PRESETS[name].but({"members.seats": seats, "rounds": rounds})
     spec, _ = complete(job, PACE, BondFloors(winner_share_bps=3000))
     data = DATA.model_copy(update={"dtype": "uint16"})
@@ -224,23 +231,30 @@ def test_verification_is_as_cheap_as_today_s_rules_allow(
     assert Incentives.of(terms, 3000).bears > 3 * terms.segments * terms.segment_pay
 
 
+def test_of_what_the_demo_pays_most_trained() -> None:
+    spec, _ = complete(PRESETS["demo"], PACE)
+    terms = spec.resolve(DATA, None, NUMERICS, NOW).terms
+    trained = terms.rounds * terms.seats * terms.segments * terms.segment_pay
+    assert expected_fees(terms) < trained
+
+
 def test_what_an_honest_job_spends_is_counted_duty_by_duty() -> None:
-    terms = make_terms(rounds=3, seats=4, slots=5, f=1, share_bps=5_000)
-    duties = 2 * 2 + 4 * 2  # half of four seats, and in the last round all, twice
+    terms = make_terms(rounds=3, seats=4, slots=5, f=1, audit_rate=2, last_rate=0)
+    duties = 2 * 2 + 4  # half of four seats, and in the last round all
     assert expected_fees(terms) == duties * terms.duty_fee + 4 * 5 * terms.sign_fee
-    alone = make_terms(rounds=3, seats=4, slots=1, f=1, share_bps=10_000, min_verifiers=1)
-    assert expected_fees(alone) == (2 * 1 + 4) * alone.duty_fee + 4 * alone.sign_fee
+    all_ = replace(terms, f=0)
+    assert expected_fees(all_) == 3 * 4 * terms.duty_fee + 4 * 5 * terms.sign_fee
 
 
-@pytest.mark.parametrize("share", ["0.25", "0.5", "1"])
+@pytest.mark.parametrize("rate", [4, 2, 0])
 @pytest.mark.parametrize("winner", [0, 3000])
-def test_a_false_round_costs_more_than_three_rounds_pay(share: str, winner: int) -> None:
+def test_a_false_round_costs_more_than_three_rounds_pay(rate: int, winner: int) -> None:
     """While a third of the pool looks away, and where the winner is the cheat's other account."""
-    spec, _ = complete(NANO.but({"audit.share": share}), PACE, BondFloors(winner_share_bps=winner))
+    said = {"audit.rate": chance_text(rate)}
+    spec, _ = complete(NANO.but(said), PACE, BondFloors(winner_share_bps=winner))
     terms = spec.resolve(DATA, None, NUMERICS, NOW).terms
     deters, pay = Incentives.of(terms, winner), terms.segments * terms.segment_pay
-    cap = Fraction(-(-terms.min_verifiers // 2), terms.seats)
-    assert deters.chance == min(Fraction(share), cap) * (1 - COLLUDING)
+    assert deters.chance == Fraction(RATES[rate], ALWAYS) * (1 - COLLUDING)
     assert deters.burnt == terms.provider_bond * (10_000 - winner) // 10_000
     for worth in (0, 3 * pay):  # less work, and a false model that somebody pays for
         assert pay + (1 - deters.chance) * worth <= deters.chance * (pay + deters.burnt)
@@ -248,19 +262,11 @@ def test_a_false_round_costs_more_than_three_rounds_pay(share: str, winner: int)
     assert deters.cheat_cost == terms.f * deters.chance * deters.burnt // 1 >= 4 * pay
     assert deters.least_speaking < Fraction(1, 6)  # two thirds over the margin
     dearer, _ = complete(
-        NANO.but({"audit.share": share, "audit.margin": 8}),
+        NANO.but(said | {"audit.margin": 8}),
         PACE,
         BondFloors(winner_share_bps=winner),
     )
     assert (dearer.money.provider_bond or 0) == pytest.approx(2 * terms.provider_bond, rel=0.2)
-
-
-def test_a_large_share_deters_no_more_than_half_of_the_pool_can_replay() -> None:
-    few, many = (
-        completed({"members.seats": 12, "members.min_verifiers": n, "audit.share": "1"}).money
-        for n in (1, 24)
-    )
-    assert (few.provider_bond or 0) >= 10 * (many.provider_bond or 0)
 
 
 def test_bonds_are_at_least_the_network_s() -> None:
@@ -342,12 +348,12 @@ def test_a_quote_says_what_is_left_of_an_update_and_warns_where_it_is_little() -
 def test_a_quote_says_when_pay_and_result_are_final() -> None:
     draft = Draft("key", PLAIN, PLAIN.resolve(DATA, None, NUMERICS, NOW), (), PACE)
     look = quote(draft, PACE, fee_cap=1)
-    # audit, open, key, window; 4 seats audited twice by 2 verifiers take 5 audits
+    # audit, open, key, window; 4 seats audited by 2 verifiers take 2 audits
     assert look.pay_final_seconds == 100 + 30 + 30 + 400
-    assert look.result_final_seconds == 5 * 100 + 30 + 30 + 400
+    assert look.result_final_seconds == 2 * 100 + 30 + 30 + 400
     text = report(draft, look)
     assert "1m to train, 30s to reveal, 40s to merge at most" in text
-    assert "9m20s after a round is settled its pay, 16m after the last one the result" in text
+    assert "9m20s after a round is settled its pay, 11m after the last one the result" in text
     assert "2m30s of each side and 5s a move: 8m20s at most for one" in text
 
 
@@ -360,7 +366,7 @@ def warnings_of(changes: dict[str, object]) -> str:
 def test_a_window_or_a_lifetime_that_this_machine_does_not_keep_is_said() -> None:
     trains = 50 * 2 + 10 * 0.5
     lasts = 8 * (trains + 2 + 4 * 12)  # with merges and blocks
-    replays = 2 * trains  # of 2 seats drawn and one excluded, each of 2 verifiers
+    replays = 2 * trains  # of 4 seats, by chance, each of 2 verifiers
     enoughs = (("windows.train", trains), ("windows.audit", replays), ("lifetime", lasts))
     for path, enough in enoughs:
         assert f"{path} is " in warnings_of({path: int(enough) - 1})
@@ -407,7 +413,7 @@ def test_verifiers_that_fall_behind_from_round_to_round_are_said() -> None:
     # One machine keeps up with half of the seats; what waits at the end fits into its window.
     for less in ({"members.seats": 16}, {"method.reset_period": 1}, {"rounds": 16}):
         assert "fall behind" not in warnings_of(steps | less)
-    assert "fewer than 15 verifiers fall behind" in warnings_of(many)
+    assert "fewer than 10 verifiers fall behind" in warnings_of(many)
 
 
 def test_bonds_that_deter_nobody_are_said() -> None:
@@ -427,7 +433,7 @@ def test_a_report_says_what_bonds_deter_and_what_permanent_cheats_pay() -> None:
     draft = Draft("key", spec, spec.resolve(DATA, None, NUMERICS, NOW), (), PACE)
     text = report(draft, quote(draft, PACE, 1))
     assert "deters     a false round is found with" in text
-    assert "cheating   a seat that lies in every round lasts 6 rounds; 1 permanent cheat" in text
+    assert "cheating   a seat that lies in every round lasts 3 rounds; 1 permanent cheat" in text
     assert "docs/attacks.md" in text
 
 

@@ -23,7 +23,7 @@ from atoll.protocol.optimisers import INNER_OPTIMISERS
 from atoll.service.messages import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "43a073a93954cd500248eda29a35dd9b2d7c0e236bb57747319cd481f77b893f"
+DEMO_DIGEST = "f45ae1c033813698433a7649889c5a0b7ad1a8a92394df369a9a7e6e286ae48b"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = unstored_data(
@@ -108,8 +108,8 @@ def test_numbers_are_written_bare_and_amounts_as_text() -> None:
         ("[inner]\ndropout = 1.5", ("inner.dropout is '1.5'", "[0, 1]")),
         ('[method]\nname = "dilocoo"', ("method.name", "diloco, ")),
         ('[method]\ncodec = "int3"', ("method.codec", "grid4")),
-        ('[audit]\nshare = "most"', ("audit.share is 'most'", "not a number")),
-        ('[audit]\nnumerics = "native"', ("there is no audit.numerics", "share")),
+        ('[audit]\nrate = "most"', ("audit.rate is 'most'", "not a number")),
+        ('[audit]\nnumerics = "native"', ("there is no audit.numerics", "rate")),
         ('[money]\nbudget = "-1"', ("money.budget is '-1'", "from 0 up")),
         ('[money]\nbudget = "much"', ("money.budget is 'much'", "no amount of tokens")),
         ('[money]\nbudget = "1e-19"', ("money.budget", "whole number of wei")),

@@ -92,7 +92,8 @@ TERMS = [
     ("slots", 3, 256),
     ("min_verifiers", 1, 256),
     ("f", 0, 85),
-    ("share_bps", 1, 10_000),
+    ("audit_rate", 0, 15),
+    ("last_rate", 0, 15),
     *((f"{name}_seconds", 1, 60 * 86_400 - OTHERS + own) for name, own in (
         ("train", 60), ("reveal", 30), ("merge", 40), ("audit", 100), ("open", 30), ("key", 30)
     )),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from eth_hash.auto import keccak
 from tests.support.identities import digest
+from tests.support.manifests import make_terms
 
 from atoll.protocol.audit_fees import Readiness, UnitPrices, replay_fee, signature_fee
 from atoll.protocol.audit_rates import (
@@ -20,13 +20,15 @@ from atoll.protocol.audit_rates import (
     RATES,
     Incentive,
     at_loss,
-    auditor_of,
     draw_by_rates,
     is_drawn,
     lowest_rate,
+    mean_duties,
+    most_duties,
     most_retained,
     pack_rates,
     packed_rate,
+    rate_of_chance,
     rate_of_stake,
     retained_part,
     season,
@@ -102,33 +104,47 @@ def test_rates_lie_64_to_a_word_and_come_back() -> None:
         pack_rates({SeatIndex(3): 16})
 
 
-def ticket(name: str, seat: int) -> int:
-    """As SPEC's H: the tag, the audit seed, the seat."""
-    return int.from_bytes(keccak(keccak(name.encode()) + SEED + seat.to_bytes(32, "big")), "big")
+def ticket(seat: int) -> int:
+    """As SPEC's H: the tag, the audit seed, the seat's eight; of it the seat's 32 bits."""
+    plain = keccak(b"atoll.audit-rate.v1") + SEED + (seat // 8).to_bytes(32, "big")
+    return int.from_bytes(keccak(plain)[seat % 8 * 4 :][:4], "big")
 
 
 def test_a_seat_is_drawn_where_its_ticket_is_below_its_rate() -> None:
     for rate in (0, 3, 10):
         for seat in range(256):
-            drawn = ticket("atoll.audit-rate.v1", seat) >> 224 < RATES[rate]
-            assert is_drawn(SEED, SeatIndex(seat), rate) == drawn
+            assert is_drawn(SEED, SeatIndex(seat), rate) == (ticket(seat) < RATES[rate])
     everybody = Bitmap((1 << 256) - 1)
     assert draw_by_rates(SEED, everybody, pack_rates({})) == everybody
     rates = pack_rates({SeatIndex(seat): seat % 16 for seat in range(256)})
-    expected = [s for s in range(256) if ticket("atoll.audit-rate.v1", s) >> 224 < RATES[s % 16]]
+    expected = [seat for seat in range(256) if ticket(seat) < RATES[seat % 16]]
     assert draw_by_rates(SEED, everybody, rates) == to_bitmap(expected)
     assert draw_by_rates(SEED, Bitmap(0), rates) == 0
 
 
-def test_an_auditor_is_one_of_the_ready_pool_and_each_comes_as_often() -> None:
-    pool = (2, 5, 90, 255)
-    ready, counts = to_bitmap(pool), Counter[int]()
-    for seat in range(256):
-        auditor = auditor_of(SEED, SeatIndex(seat), ready)
-        assert auditor == pool[ticket("atoll.rated-auditor.v1", seat) % 4]
-        counts[auditor] += 1
-    assert min(counts.values()) > 40
-    assert auditor_of(SEED, SeatIndex(0), Bitmap(0)) is None
+@pytest.mark.parametrize(
+    ("chance", "rate"), [("1", 0), ("2", 0), ("0.5", 2), ("0.51", 1), ("0.03125", 10), ("0", 15)]
+)
+def test_a_chance_is_rounded_up_to_the_table(chance: str, rate: int) -> None:
+    assert rate_of_chance(Fraction(chance)) == rate
+
+
+@pytest.mark.parametrize(
+    ("rounds", "seats", "rates", "mean", "most"),
+    [
+        (50, 8, (8, 8), 25, 25 + 6 * 6),
+        (50, 8, (8, 0), Fraction(65, 2), 33 + 6 * 6),
+        (50, 8, (0, 0), 400, 400),
+        (500, 64, (10, 10), 1_000, 1_000 + 6 * 32),
+        (1, 4, (15, 14), Fraction(1, 32), 4),
+    ],
+)
+def test_an_escrow_holds_the_mean_of_draws_and_six_times_its_root(
+    rounds: int, seats: int, rates: tuple[int, int], mean: Fraction, most: int
+) -> None:
+    usual, last = rates
+    terms = make_terms(rounds=rounds, seats=seats, f=1, audit_rate=usual, last_rate=last)
+    assert (mean_duties(terms), most_duties(terms)) == (mean, most)
 
 
 def test_a_lie_pays_below_a_sixth_of_speaking_auditors() -> None:
@@ -179,16 +195,13 @@ def test_a_vectors_stakes_are_what_fractions_say(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", VECTORS["draws"])
 def test_a_vectors_draw_is_what_keccak_says(case: dict[str, Any]) -> None:
     seed, words = bytes.fromhex(case["auditSeed"][2:]), [int(w, 16) for w in case["rates"]]
-    ready = [slot for slot in range(256) if int(case["ready"], 16) >> slot & 1]
-    drawn, auditors = 0, []
+    drawn = 0
     for seat in range(256):
         rate = words[seat // 64] >> 4 * (seat % 64) & 15
-        number = seat.to_bytes(32, "big")
-        ticket = keccak(keccak(b"atoll.audit-rate.v1") + seed + number)
+        number = (seat // 8).to_bytes(32, "big")
+        ticket = keccak(keccak(b"atoll.audit-rate.v1") + seed + number)[seat % 8 * 4 :]
         is_revealed = int(case["revealed"], 16) >> seat & 1
         if is_revealed and int.from_bytes(ticket[:4], "big") < int(VECTORS["table"][rate]):
             drawn |= 1 << seat
-            by = keccak(keccak(b"atoll.rated-auditor.v1") + seed + number)
-            auditors.append(ready[int.from_bytes(by, "big") % len(ready)])
-    assert (hex(drawn), auditors) == (case["drawn"], case["auditors"])
+    assert hex(drawn) == case["drawn"]
     assert drawn

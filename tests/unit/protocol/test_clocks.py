@@ -44,12 +44,12 @@ def test_a_window_has_its_first_moment_and_not_its_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("revealed", "ready", "audits"), [(0, 3, 1), (1, 2, 2), (4, 4, 3), (3, 4, 3), (200, 3, 16)]
+    ("drawn", "ready", "audits"), [(0, 3, 1), (1, 2, 1), (4, 4, 1), (5, 4, 2), (200, 3, 16)]
 )
-def test_the_last_round_has_an_audit_for_each_seat_twice(
-    revealed: int, ready: int, audits: int
+def test_the_last_round_has_an_audit_for_each_seat_of_an_auditor(
+    drawn: int, ready: int, audits: int
 ) -> None:
-    assert last_audits(revealed, ready) == audits
+    assert last_audits(drawn, ready) == audits
 
 
 def test_the_ends_of_a_committee_draw_and_of_a_job() -> None:

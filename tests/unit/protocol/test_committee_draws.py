@@ -6,20 +6,21 @@ import pytest
 from eth_hash.auto import keccak
 from tests.support.identities import digest
 
+from atoll.protocol.audit_rates import RATES
 from atoll.protocol.committee_draws import (
-    audited_share,
     auditors_of,
+    draw_audits,
     draw_committee,
     draw_duties,
-    draw_seats,
     following_committee,
     next_committee,
+    one_of,
 )
-from atoll.protocol.types import Bitmap, SeatIndex, bits, to_bitmap
+from atoll.protocol.types import NO_BITS, Bitmap, bits, to_bitmap
 
 SEED = digest("audit")
 POOL = Bitmap((1 << 40) - 1)
-EIGHT = Bitmap(0xFF)
+EVERYBODY = Bitmap((1 << 256) - 1)
 
 
 def ticket(seed: bytes, *numbers: int) -> bytes:
@@ -30,47 +31,52 @@ def in_draw(bitmap: int, *before: int) -> list[int]:
     return sorted(bits(bitmap), key=lambda number: ticket(SEED, *before, number))
 
 
-@pytest.mark.parametrize(
-    ("share", "ready", "count"),
-    [(2_500, 40, 2), (2_501, 40, 3), (5_000, 40, 4), (10_000, 40, 8), (1, 40, 1),
-     (10_000, 1, 1), (10_000, 3, 2), (10_000, 4, 2), (10_000, 5, 3)],
-)  # fmt: skip
-def test_a_share_rounded_up_but_half_of_the_ready_at_most(
-    share: int, ready: int, count: int
-) -> None:
-    assert audited_share(8, share, ready) == count
-    assert audited_share(0, share, ready) == 1
+def in_rate(seat: int, rate: int) -> bool:
+    tickets = keccak(keccak(b"atoll.audit-rate.v1") + SEED + (seat // 8).to_bytes(32, "big"))
+    return int.from_bytes(tickets[seat % 8 * 4 :][:4], "big") < RATES[rate]
 
 
-def test_a_seats_ordinal_is_its_rank_by_ticket_and_where_all_are_drawn_by_number() -> None:
-    first = {seat: at for at, seat in enumerate(in_draw(0xFF)[:7])}
-    assert draw_seats(SEED, EIGHT, Bitmap(0), 7) == first
-    assert draw_seats(SEED, Bitmap(0b1010), Bitmap(0), 2) == {1: 0, 3: 1}
+@pytest.mark.parametrize("rate", [0, 1, 4, 9, 15])
+def test_each_seat_is_drawn_by_itself(rate: int) -> None:
+    seats = [seat for seat in range(256) if in_rate(seat, rate)]
+    assert draw_audits(SEED, EVERYBODY, NO_BITS, rate=rate, left=256) == to_bitmap(seats)
+    some = Bitmap(EVERYBODY // 3)
+    drawn = [seat for seat in seats if some >> seat & 1]
+    assert draw_audits(SEED, some, NO_BITS, rate=rate, left=256) == to_bitmap(drawn)
 
 
-def test_who_was_excluded_is_drawn_beside_the_share_and_stands_behind_it() -> None:
-    first, second, *_, other, last = in_draw(0xFF)
-    for out in ((last,), (other, last), (first,), (first, last)):
-        excluded = to_bitmap(out)
-        behind = {seat: 2 + at for at, seat in enumerate(in_draw(excluded))}
-        found = draw_seats(SEED, EIGHT, excluded, 2)
-        assert found == behind | {first: 0, second: 1}
+def test_where_fewer_are_left_the_first_seats_go() -> None:
+    every = bits(draw_audits(SEED, EVERYBODY, NO_BITS, rate=4, left=256))
+    assert draw_audits(SEED, EVERYBODY, NO_BITS, rate=4, left=3) == to_bitmap(every[-3:])
+    assert draw_audits(SEED, EVERYBODY, NO_BITS, rate=4, left=0) == NO_BITS
 
 
-def test_drawn_seats_go_round_the_pool_in_the_order_of_its_tickets() -> None:
-    order = in_draw(POOL, 256)
-    for ordinal in (0, 1, 38, 39, 40, 79):
-        first, second = (order[(ordinal + k) % len(order)] for k in (0, 1))
-        assert auditors_of(SEED, ordinal, POOL) == (first,)
-        assert auditors_of(SEED, ordinal, POOL, is_last=True) == (first, second)
-    assert auditors_of(SEED, 5, Bitmap(0b100), is_last=True) == (2,)
+def test_of_the_excluded_one_is_audited_in_any_case_and_takes_nothing_from_others() -> None:
+    out = [seat for seat in range(256) if not in_rate(seat, 4)][:3]
+    sure = one_of(SEED, to_bitmap(out))
+    assert bits(sure) == [out[int.from_bytes(SEED, "big") % 3]]
+    seeded = draw_audits(SEED, EVERYBODY, NO_BITS, rate=4, left=256)
+    for left in (256, 3, 0):
+        drawn = draw_audits(SEED, EVERYBODY, to_bitmap(out), rate=4, left=left)
+        assert drawn == to_bitmap(bits(seeded)[-left or 256 :]) | sure
+    assert one_of(SEED, NO_BITS) == NO_BITS
+    # Whoever the seed draws besides is one duty, which its round pays.
+    both = to_bitmap([bits(seeded)[0]])
+    assert draw_audits(SEED, EVERYBODY, both, rate=4, left=256) == seeded
+
+
+def test_drawn_seats_go_round_the_pool_from_a_slot_that_the_seed_draws() -> None:
+    first = int.from_bytes(keccak(keccak(b"atoll.auditors.v1") + SEED), "big")
+    pool = Bitmap(0b1011_0100)
+    slots = bits(pool)
+    drawn = to_bitmap(range(3, 90, 7))
+    expected = {seat: slots[(first + at) % 4] for at, seat in enumerate(bits(drawn))}
+    assert auditors_of(SEED, drawn, pool) == expected
 
 
 def test_duties_are_of_slots_with_ascending_seats() -> None:
-    drawn = {SeatIndex(seat): at for at, seat in enumerate((3, 1, 2, 0))}
-    duties = draw_duties(SEED, drawn, Bitmap(0b100), is_last=True)
-    assert duties == {2: (0, 1, 2, 3)}
-    assert draw_duties(SEED, {}, POOL, is_last=False) == {}
+    assert draw_duties(SEED, Bitmap(0b1111), Bitmap(0b100)) == {2: (0, 1, 2, 3)}
+    assert draw_duties(SEED, NO_BITS, POOL) == {}
 
 
 def test_a_committee_are_the_smallest_tickets_in_the_order_of_slots() -> None:

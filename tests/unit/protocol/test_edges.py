@@ -16,6 +16,7 @@ from atoll.errors import ManifestError
 from atoll.protocol import events as ev
 from atoll.protocol import manifest as documents
 from atoll.protocol import pay, terms
+from atoll.protocol.audit_rates import most_duties, rate_in
 from atoll.protocol.codecs import FP32_EXPONENT
 from atoll.protocol.hashing import dither_key, keccak256
 from atoll.protocol.manifest import Manifest
@@ -38,8 +39,8 @@ EDGES: dict[str, tuple[Terms, dict[str, int]]] = {
     "the most slots": (make_terms(slots=terms.MAX_SLOTS), {"slots": terms.MAX_SLOTS + 1}),
     "one verifier": (make_terms(min_verifiers=1), {"min_verifiers": 0}),
     "all verifiers": (make_terms(min_verifiers=5), {"min_verifiers": 6}),
-    "the least share": (make_terms(share_bps=1), {"share_bps": 0}),
-    "the whole share": (make_terms(share_bps=10_000), {"share_bps": 10_001}),
+    "the lowest rate": (make_terms(audit_rate=15), {"audit_rate": 16}),
+    "the lowest of the last round": (make_terms(last_rate=15), {"last_rate": 16}),
     "the most that is borne": (make_terms(f=1), {"f": 2}),
     "one step a segment": (make_terms(segment_steps=1), {"segment_steps": 0}),
     "one segment": (make_terms(segment_steps=40), {"segment_steps": 80}),
@@ -226,7 +227,9 @@ def test_who_has_no_slot_in_a_round_is_paid_nothing_for_it() -> None:
     assert pay.round_pay(view.require_terms(), settled_round, other) == Wei(0)
 
 
-def test_a_rounds_share_is_everybody_where_nobody_is_borne() -> None:
-    held = make_terms(share_bps=5_000)
-    assert pay.most_drawn(held) == 2
-    assert pay.most_drawn(replace(held, f=0)) == 4
+def test_everybody_is_audited_where_nobody_is_borne() -> None:
+    held = make_terms(audit_rate=10, last_rate=2)
+    assert (rate_in(held, is_last=False), rate_in(held, is_last=True)) == (10, 2)
+    nobody = replace(held, f=0)
+    assert (rate_in(nobody, is_last=False), rate_in(nobody, is_last=True)) == (0, 0)
+    assert most_duties(nobody) == nobody.rounds * nobody.seats

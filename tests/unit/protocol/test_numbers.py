@@ -39,7 +39,7 @@ SHARED = {
     "libraries/TermsCheck.sol": {
         "MAX_MEMBERS": terms.MAX_SEATS,
         "MAX_SEGMENTS": terms.MAX_SEGMENTS,
-        "BPS": terms.WHOLE_BPS,
+        "LOWEST_RATE": terms.LOWEST_RATE,
         "MAX_MOVES": terms.MOVES,
     },
     "libraries/Draws.sol": {"COMMITTEE": committee_draws.COMMITTEE},
@@ -85,7 +85,7 @@ def test_the_numbers_that_only_the_text_states() -> None:
     assert (checks.RIGHT_ANGLE, pay.MOST_CLAIMED) == (1 << 64, 3_000)
     assert merge_inputs.PARTIAL == (3, 4)
     assert (missed_duties.MOST, terms.MIN_BOND, terms.LONGEST_SECONDS) == (8, 80, 5_184_000)
-    assert (terms.MAX_SLOTS, audit_reports.VALID, committee_draws.LAST_AUDITORS) == (256, 0xFFFF, 2)
+    assert (terms.MAX_SLOTS, audit_reports.VALID, terms.LOWEST_RATE) == (256, 0xFFFF, 15)
     assert (manifest.MANIFEST_VERSION, manifest.MAX_MANIFEST_BYTES) == (1, 16_384)
     assert (model_spec.INNER_LIMIT, model_spec.ELEMENTS_LIMIT) == (133_144, 2_147_483_647)
     assert (manifest.MAX_STEPS, model_spec.MAX_ROTARY) == (1_048_576, 16_777_216)

@@ -14,6 +14,7 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from atoll.protocol import events as ev
 from atoll.protocol import pay
 from atoll.protocol.audit_reports import AuditEntry, AuditReport
+from atoll.protocol.committee_draws import seeded
 from atoll.protocol.game_records import GameRecord, bond_set, pay_position
 from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.games.moves import Claim
@@ -282,8 +283,10 @@ def test_half_of_every_second_round_is_a_missed_duty_and_unpaid_where_nothing_is
         whole
     ] * 3  # seat 2
     assert net.owing == {0: 2, 1: 2} and net.view.held == 0b1100
-    spared = pay.round_budget(net.terms) - pay.may_earn(net.terms, second, is_last=False)
-    assert pay.refundable(net.view) - before == 3 * spared + 2 * 2 * whole
+    settled = net.view.settled
+    spared = 3 * pay.round_budget(net.terms) - sum(pay.may_earn(net.terms, s) for s in settled)
+    held = sum(seeded(s.record) for s in settled) * net.terms.duty_fee
+    assert pay.refundable(net.view) - before == spared + held
     assert grantable_ever(net) == {2}
 
 
@@ -518,10 +521,7 @@ def test_the_budget_covers_every_round_at_its_dearest() -> None:
     for _ in range(3):
         script.honest_round()
     settled = script.net.view.settled
-    most = sum(
-        pay.may_earn(terms, settled_round, is_last=settled_round.round == 2)
-        for settled_round in settled
-    )
+    most = sum(pay.may_earn(terms, settled_round) for settled_round in settled)
     assert most <= pay.budget(terms)
     assert pay.refundable(script.net.view) == script.net.funded - most
 

@@ -44,7 +44,7 @@ from atoll.protocol.types import (
 TEXT = (Path(__file__).parents[3] / "sdk/atoll/protocol/SPEC-ROUNDS.md").read_text()
 ROUND_ID = RoundId(Domain(31337, Address("0x" + "00" * 19 + "01")), JobId(1), RoundIndex(2))
 TERMS = make_terms(
-    rounds=10, seats=4, slots=3, f=1, share_bps=5_000, steps=40, segment_steps=10,
+    rounds=10, seats=4, slots=3, f=1, audit_rate=2, last_rate=2, steps=40, segment_steps=10,
     tokens_per_step=100, price_per_token=1, sign_fee=50, duty_fee=300, provider_bond=80_000,
     verifier_bond=80_000, audit_seconds=600, open_seconds=60, key_seconds=60, window_seconds=1_200,
 )  # fmt: skip
@@ -75,18 +75,18 @@ def settled() -> SettledRound:
         accumulator = hashing.accumulate_reveal(accumulator, seat, made.commitment)
     audit_seed = hashing.audit_seed(ROUND_ID, accumulator, repeated(4))
     revealed = to_bitmap(reveals)
+    drawn = committee_draws.draw_audits(audit_seed, revealed, Bitmap(0b0100), rate=2, left=99)
     record = RoundRecord(
         seed, audit_seed, accumulator, hashing.accumulate_votes(seed, VOTES.items()), repeated(0),
         revealed, available_seats(VOTES.values(), 3, revealed), Bitmap(0b0100), POOL, POOL,
+        drawn,
     )  # fmt: skip
-    share = committee_draws.audited_share(len(reveals), TERMS.share_bps, POOL.bit_count())
-    drawn = committee_draws.draw_seats(audit_seed, revealed, record.excluded, share)
     slots = {SlotIndex(slot): HolderId(slot) for slot in bits(POOL)}
     return SettledRound(
         ROUND_ID, BlockRef(0, repeated(0), 0), repeated(9),
         Verdict(record.excluded, 3, repeated(8), b"", bytes(8)), record, SIGNERS, Bitmap(0),
         {seat: HolderId(seat) for seat in reveals}, slots, reveals, VOTES, AuditClock.of(TERMS, 0),
-        to_bitmap(drawn), committee_draws.draw_duties(audit_seed, drawn, POOL, is_last=False),
+        drawn, committee_draws.draw_duties(audit_seed, drawn, POOL),
         record.available, is_consistent=True,
     )  # fmt: skip
 
@@ -136,7 +136,7 @@ def lines() -> list[tuple[str, Sequence[int] | bytes]]:
         ("slots", paid(round, Role.VERIFIER, 3)),
         ("burnt", [pay.unpaid(TERMS, round)]),
         ("penalty", [penalty(80_000, 100, count) for count in others]),
-        ("earn", [pay.may_earn(TERMS, round, is_last=False)]),
+        ("earn", [pay.may_earn(TERMS, round)]),
         ("round", [pay.round_budget(TERMS)]),
         ("budget", [pay.budget(TERMS)]),
     ]

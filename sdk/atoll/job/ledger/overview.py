@@ -17,10 +17,12 @@ from atoll.job.quote_summary import MILLION, trained_tokens
 from atoll.job.serialization import plain_of
 from atoll.job.verification import expected_fees
 from atoll.numerics.state_layout import param_count, trained_count
+from atoll.protocol.audit_rates import rate_in
 from atoll.protocol.clocks import AuditClock, last_audits
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.pay import budget, seat_pay
 from atoll.protocol.views import JobView
+from atoll.service.pace import most_drawn
 from atoll.storage.cid import cid_text
 
 PACE_ROUNDS: Final = 5
@@ -219,7 +221,8 @@ def _ends(ledger: Ledger, rows: Sequence[Row], pace: float | None) -> tuple[int 
     if pace is None or ended is None:
         return None, None
     trained = max(ledger.now, round(ended + left * pace))
-    audits = last_audits(terms.seats, terms.min_verifiers)
+    drawn = most_drawn(terms.seats, rate_in(terms, is_last=True), terms.f)
+    audits = last_audits(drawn, terms.min_verifiers)
     return trained, trained + AuditClock.of(terms, 0, audits=audits).window_end
 
 
