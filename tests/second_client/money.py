@@ -15,7 +15,7 @@ TERMS = (
     "rounds", "seats", "min_providers", "slots", "min_verifiers", "f", "share_bps",
     "train_seconds", "reveal_seconds", "merge_seconds", "audit_seconds", "open_seconds",
     "key_seconds", "window_seconds", "ready_seconds", "game_seconds", "move_seconds",
-    "claim_seconds", "expiry", "steps", "segment_steps", "tokens_per_step", "price_per_token",
+    "claim_seconds", "expiry", "steps", "segment_steps", "tokens_per_step", "segment_pay",
     "sign_fee", "duty_fee", "provider_bond", "verifier_bond", "program",
 )  # fmt: skip
 """In the order of Types.sol."""
@@ -33,11 +33,6 @@ def terms_hash(terms: Terms) -> bytes:
     return keccak(abi(*(terms[name] for name in TERMS)))
 
 
-def segment_pay(terms: Terms) -> int:
-    """P."""
-    return int(terms["segment_steps"] * terms["tokens_per_step"] * terms["price_per_token"])
-
-
 def segments(terms: Terms) -> int:
     """S."""
     return int(terms["steps"] // terms["segment_steps"])
@@ -47,7 +42,7 @@ def budget(terms: Terms) -> int:
     seats, duty = terms["seats"], terms["duty_fee"]
     committee = min(COMMITTEE, terms["slots"]) * terms["sign_fee"]
     q = seats if terms["f"] == 0 else -(-terms["share_bps"] * seats // 10_000)
-    a_round = seats * segments(terms) * segment_pay(terms) + committee + (q + terms["f"]) * duty
+    a_round = seats * segments(terms) * terms["segment_pay"] + committee + (q + terms["f"]) * duty
     return int(terms["rounds"] * a_round + 2 * seats * duty + committee)
 
 
@@ -60,7 +55,7 @@ def most_duties(terms: Terms, record: Mapping[str, int], audit_seed: bytes, last
 def may_earn(terms: Terms, record: Mapping[str, int], done: int, duties: int) -> int:
     """What a settled round may cost at most; `done` are its segments that earn."""
     fees = record["committee"].bit_count() * terms["sign_fee"] + duties * terms["duty_fee"]
-    return int(done * segment_pay(terms) + fees)
+    return int(done * terms["segment_pay"] + fees)
 
 
 def is_short(done: int, whole: int) -> bool:
