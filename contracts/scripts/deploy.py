@@ -62,7 +62,7 @@ def main() -> Rounds:
 def deploy(owner) -> Rounds:
     """Deploys and wires everything; the entry contract, which knows all other addresses."""
     sender = {"from": owner}
-    token = AtollToken.deploy(owner, 10**9 * ETHER, sender)
+    token = AtollToken.deploy(owner, 10**9 * ETHER, 18, sender)
     policies = [EcdsaPolicy.deploy(sender)]
     if has_bls():
         policies.append(BlsPolicy.deploy(sender))

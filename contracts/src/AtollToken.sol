@@ -14,12 +14,21 @@ contract AtollToken is ERC20, Nonces, IERC20Permit {
     bytes32 private constant DOMAIN_TYPEHASH =
         keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)");
 
+    uint8 private immutable _decimals;
+
     error PermitExpired(uint256 deadline, uint256 now_);
     error WrongSigner(address signer, address owner);
 
     /// @param holder receives the whole supply
-    constructor(address holder, uint256 supply) ERC20("Atoll", "ATOLL") {
+    /// @param supply in units
+    constructor(address holder, uint256 supply, uint8 decimals_) ERC20("Atoll", "ATOLL") {
+        _decimals = decimals_;
         _mint(holder, supply);
+    }
+
+    /// @dev Six as USDC has, or 18 as coins have: what a network's amounts are counted in.
+    function decimals() public view override returns (uint8) {
+        return _decimals;
     }
 
     /// @inheritdoc IERC20Permit

@@ -98,9 +98,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         Job storage job = _jobs[jobId];
         (job.submitter, job.funded, job.left) = (msg.sender, uint128(funding), uint128(funding));
         (_terms[jobId], _params[jobId]) = (terms, params);
-        // Below the budget, which the funding covers.
-        job.segmentPay = uint128(uint256(terms.segmentSteps) * terms.tokensPerStep * terms.pricePerToken);
-        (job.signFee, job.dutyFee) = (terms.signFee, terms.dutyFee);
+        (job.segmentPay, job.signFee, job.dutyFee) = (terms.segmentPay, terms.signFee, terms.dutyFee);
         IRoundsHooks(rounds).open(jobId, terms, policy);
         bytes32 termsHash = keccak256(abi.encode(terms));
         _log(
@@ -377,7 +375,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     /// excluded one is audited in any case
     function _roundBudget(Terms memory t) private pure returns (uint256) {
         uint256 committee = t.slots < COMMITTEE ? t.slots : COMMITTEE;
-        uint256 pay = uint256(t.steps) * t.tokensPerStep * t.pricePerToken;
+        uint256 pay = uint256(t.steps / t.segmentSteps) * t.segmentPay;
         return t.seats * pay + committee * t.signFee + (t.f == 0 ? 0 : t.dutyFee);
     }
 }

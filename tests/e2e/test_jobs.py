@@ -214,7 +214,7 @@ async def test_a_job_handed_over_is_trained_and_a_script_goes_on_with_it(
             "inner.steps": 8,
             "inner.segment": 2,
             "lifetime": "1d",
-            "money.price_per_token": None,
+            "money.price_per_million": None,
             "money.sign_fee": None,
             "money.duty_fee": None,
             **UNHURRIED,

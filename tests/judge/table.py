@@ -96,7 +96,9 @@ class Table:
         self.holder, self.challenger = node.ask("eth_accounts")[:2]
         self.places: dict[str, str] = {}
         families = [self._deploy(name) for name in FAMILIES]
-        token = self._deploy("AtollToken", ["address", "uint256"], [self.challenger, SUPPLY])
+        token = self._deploy(
+            "AtollToken", ["address", "uint256", "uint8"], [self.challenger, SUPPLY, 18]
+        )
         judge = self._deploy("Judge", ["address[]"], [families])
         terms = [token, LONGEST, judge]
         self._game = self._deploy(game, ["address", "uint256", "address"], terms)

@@ -22,7 +22,7 @@ POLICY = """
 jobs_at_once = 1
 least_move_s = 5
 """
-DUST = {"price_per_token": 1, "min_verifiers": 5, "ready_seconds": 30}
+DUST = {"segment_pay": 1, "min_verifiers": 5, "ready_seconds": 30}
 """It pays, and begins with five verifiers, of whom there are three."""
 
 

@@ -26,7 +26,7 @@ from atoll.protocol.bls import KEY_BYTES
 from atoll.protocol.certificates import CertificateKind
 from atoll.protocol.pay import budget
 from atoll.protocol.safety import last_safe, unsafe_rounds
-from atoll.protocol.types import Address, JobStatus, Role
+from atoll.protocol.types import TOKEN, Address, JobStatus, Role
 from atoll.service.background_tasks import background_tasks
 from atoll_devnet.processes.cluster import STAKE_TOKENS
 
@@ -82,7 +82,7 @@ async def check_whose_pay_it_is(running: Network) -> None:
     assert earned > 0
     assert await chain.token_balance(WALLET) == earned
     stake = await chain.stake(holder.account, Role.PROVIDER)
-    assert stake.active + await chain.token_balance(holder.account) == STAKE_TOKENS
+    assert stake.active + await chain.token_balance(holder.account) == STAKE_TOKENS * TOKEN
 
 
 async def audited(running: Network, home: Path) -> JobCheck:

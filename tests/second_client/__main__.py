@@ -71,7 +71,7 @@ class Holders:
         self.accounts = {at: holders[at[0], id]["account"] for at, id in self.ids.items()}
 
     def paid(self, terms: money.Terms) -> dict[tuple[int, int], int]:
-        fees = {"segment": money.segment_pay(terms)}
+        fees = {"segment": terms["segment_pay"]}
         fees |= {"sign": terms["sign_fee"], "duty": terms["duty_fee"]}
         return chain.paid(self.told, self.ids, fees)
 

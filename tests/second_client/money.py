@@ -17,7 +17,7 @@ TERMS = (
     "last_rate", "train_seconds", "reveal_seconds", "merge_seconds", "audit_seconds",
     "open_seconds", "key_seconds", "window_seconds", "ready_seconds", "game_seconds",
     "move_seconds", "claim_seconds", "expiry", "steps", "segment_steps", "tokens_per_step",
-    "price_per_token", "sign_fee", "duty_fee", "provider_bond", "verifier_bond", "program",
+    "segment_pay", "sign_fee", "duty_fee", "provider_bond", "verifier_bond", "program",
 )  # fmt: skip
 """In the order of Types.sol."""
 Terms = Mapping[str, Any]
@@ -32,11 +32,6 @@ def read_terms(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 def terms_hash(terms: Terms) -> bytes:
     return keccak(abi(*(terms[name] for name in TERMS)))
-
-
-def segment_pay(terms: Terms) -> int:
-    """P."""
-    return int(terms["segment_steps"] * terms["tokens_per_step"] * terms["price_per_token"])
 
 
 def segments(terms: Terms) -> int:
@@ -62,7 +57,7 @@ def round_budget(terms: Terms) -> int:
     """Of one round, but for what its seed draws."""
     committee = min(COMMITTEE, terms["slots"]) * terms["sign_fee"]
     sure = terms["duty_fee"] if terms["f"] else 0
-    return int(terms["seats"] * segments(terms) * segment_pay(terms) + committee + sure)
+    return int(terms["seats"] * segments(terms) * terms["segment_pay"] + committee + sure)
 
 
 def budget(terms: Terms) -> int:
@@ -74,7 +69,7 @@ def budget(terms: Terms) -> int:
 def may_earn(terms: Terms, record: Mapping[str, int], done: int, duties: int) -> int:
     """What a settled round may cost at most; `done` are its segments that earn."""
     fees = record["committee"].bit_count() * terms["sign_fee"] + duties * terms["duty_fee"]
-    return int(done * segment_pay(terms) + fees)
+    return int(done * terms["segment_pay"] + fees)
 
 
 def is_short(done: int, whole: int) -> bool:

@@ -190,7 +190,7 @@ TERMS = of(
         "expiry": integer(0, 2**64 - 1),
         **dict.fromkeys(("steps", "segment_steps"), integer(1, 2**32 - 1)),
         "tokens_per_step": integer(1, 2**64 - 1),
-        **dict.fromkeys(("price_per_token", "sign_fee", "duty_fee"), is_amount),
+        **dict.fromkeys(("segment_pay", "sign_fee", "duty_fee"), is_amount),
         **dict.fromkeys(("provider_bond", "verifier_bond"), is_amount),
         "program": octets(32),
     }

@@ -282,7 +282,7 @@ def worked_round() -> Lines:
         ("slots", np.array(rounds.committee_of(drawn_by, ready))),
         ("drawn", np.array(list(by))),
         ("by", np.array(list(by.values()))),
-        ("P", np.array([money.segment_pay(terms)], object)),
+        ("P", np.array([terms["segment_pay"]], object)),
         ("budget", np.array([money.budget(terms)], object)),
     ]
 
@@ -292,7 +292,7 @@ def four_seats() -> Lines:
     round_id = (31337, (1).to_bytes(20, "big"), 1, 2)
     terms = dict.fromkeys(money.TERMS, 0) | {
         "rounds": 10, "seats": 4, "slots": 3, "f": 1, "audit_rate": 2, "last_rate": 2, "steps": 40,
-        "segment_steps": 10, "tokens_per_step": 100, "price_per_token": 1, "sign_fee": 50,
+        "segment_steps": 10, "tokens_per_step": 100, "segment_pay": 1000, "sign_fee": 50,
         "duty_fee": 300, "audit_seconds": 600, "open_seconds": 60, "key_seconds": 60,
         "window_seconds": 1200,
     }  # fmt: skip
@@ -313,7 +313,7 @@ def four_seats() -> Lines:
     record = {"revealed": 0b1111, "excluded": out, "ready": 0b111, "committee": 0b111}
     drawn = rounds.drawn_seats(audit_seed, record, 2, money.most_duties(terms))
     by = rounds.auditors_of(audit_seed, drawn, 0b111)
-    price, signed, unopened, unpaid = money.segment_pay(terms), 0b011, {2}, {3}
+    price, signed, unopened, unpaid = terms["segment_pay"], 0b011, {2}, {3}
     fees = [
         50 * (signed >> slot & 1) + 300 * (slot not in unopened) * list(by.values()).count(slot)
         for slot in range(3)

@@ -88,7 +88,7 @@ def terms_of(roll: Roll) -> Terms:
         steps=segment * roll.randrange(1, 65),
         segment_steps=segment,
         tokens_per_step=roll.getrandbits(30),
-        price_per_token=roll.getrandbits(roll.choice([8, 60, 100])),
+        segment_pay=roll.getrandbits(roll.choice([8, 60, 100])),
         sign_fee=roll.getrandbits(100),
         duty_fee=roll.getrandbits(roll.choice([10, 100])),
         verifier_bond=roll.getrandbits(100),
@@ -204,7 +204,6 @@ def paid(roll: Roll) -> Iterator[Pair]:
     plain = asdict(terms)
     yield money.terms_hash(plain), hashing.terms_hash(terms)
     yield money.budget(plain), pay.budget(terms)
-    yield money.segment_pay(plain), terms.segment_pay
     yield money.last_moment(plain), clocks.last_moment(terms)
     longest = roll.getrandbits(30)
     yield money.absolute_end(plain, longest), clocks.absolute_end(terms, longest)

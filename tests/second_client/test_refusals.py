@@ -54,7 +54,7 @@ def with_term(index: int, value: str) -> Json:
         for name, word in zip(money.TERMS, words, strict=True)
     }
     plain[money.TERMS[index]] = int(value)
-    for name in ("price_per_token", "sign_fee", "duty_fee", "provider_bond", "verifier_bond"):
+    for name in ("segment_pay", "sign_fee", "duty_fee", "provider_bond", "verifier_bond"):
         plain[name] = str(plain[name])
     return plain
 

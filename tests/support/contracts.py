@@ -1078,7 +1078,7 @@ class Contracts:
 
     def _half(self, settled_round: Past, seat: int) -> int:
         """Of a seat's pay, which a leak keeps from being burnt."""
-        price = self.terms.segment_steps * self.terms.tokens_per_step * self.terms.price_per_token
+        price = self.terms.segment_pay
         return settled_round.done[seat] * price // 2
 
     def _credit(self, account: Address, amount: int) -> None:
@@ -1098,7 +1098,7 @@ class Contracts:
         settled_round, terms = self.settled[round], self.terms
         if m.role is Role.PROVIDER:
             is_its = settled_round.holders.get(m.index) == m.id and m.index in settled_round.pay
-            price = terms.segment_steps * terms.tokens_per_step * terms.price_per_token
+            price = terms.segment_pay
             return is_its * settled_round.done.get(m.index, 0) * price
         body = settled_round.opened_reports.get(m.id, b"")
         duties = (body[at : at + 35] for at in range(0, len(body), 35))
@@ -1127,7 +1127,7 @@ class Contracts:
     def burn(self, to: int) -> None:
         need(self.burnt_to < to <= len(self.settled), "no such rounds")
         need(self.now >= self.settled[to - 1].ends["window"], "not over")
-        price = self.terms.segment_steps * self.terms.tokens_per_step * self.terms.price_per_token
+        price = self.terms.segment_pay
         amount = sum(
             settled_round.done[s] * price
             for settled_round in self.settled[self.burnt_to : to]

@@ -25,7 +25,7 @@ PLAIN = JobSpec.of(
         "inner": {"lr": "0.003", "steps": 40, "segment": 5, "batch": 8},
         "audit": {"rate": "0.5", "last": "all"},
         "money": {
-            "price_per_token": "0.000001",
+            "price_per_million": "1",
             "sign_fee": "0.1",
             "duty_fee": "0.2",
             "provider_bond": "100",

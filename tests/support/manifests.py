@@ -167,7 +167,7 @@ def make_terms(**changes: Any) -> Terms:
         "steps": 40,
         "segment_steps": 5,
         "tokens_per_step": 512,
-        "price_per_token": 10**12,
+        "segment_pay": 2_560 * 10**12,
         "sign_fee": TOKEN // 10,
         "duty_fee": TOKEN // 5,
         "provider_bond": 100 * TOKEN,

@@ -61,9 +61,9 @@ struct Terms {
     uint32 steps; // inner steps of a round (H)
     uint32 segmentSteps; // of a segment (k); divides steps
     uint64 tokensPerStep; // batch * sequence length
-    uint128 pricePerToken; // wei per trained token
-    uint128 signFee; // wei per round signed
-    uint128 dutyFee; // wei per duty done
+    uint128 segmentPay; // units of the token per segment done
+    uint128 signFee; // per round signed
+    uint128 dutyFee; // per duty done
     uint128 providerBond; // locked per seat
     uint128 verifierBond; // the least that a slot locks
     bytes32 program; // root over what every operation of a step and of its update proof is

@@ -38,7 +38,7 @@ contract GasTest is Network {
         t = defaultTerms();
         (t.seats, t.minProviders, t.slots, t.minVerifiers) = (seats, seats, slots, slots);
         (t.rounds, t.f, t.auditRate) = (30, uint8((seats - 1) / 3), rate);
-        (t.pricePerToken, t.auditSeconds) = (1e6, 700);
+        (t.segmentPay, t.auditSeconds) = (1e6 * uint128(t.segmentSteps) * t.tokensPerStep, 700);
     }
 
     function test_P41_commitRevealVote() public {
@@ -483,7 +483,7 @@ contract ChallengeGasTest is Network {
     uint256 internal jobId;
 
     function setUp() public override {
-        address token_ = deployed("AtollToken", abi.encode(address(this), 1_000_000_000 ether));
+        address token_ = deployed("AtollToken", abi.encode(address(this), 1_000_000_000 ether, uint8(18)));
         real = new Game(token_, LONGEST, address(new Judge(new address[](8))));
         deployWith(token_, address(real));
         real.wire(address(claims));

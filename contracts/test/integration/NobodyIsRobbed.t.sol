@@ -5,7 +5,7 @@ import {Audits} from "../../src/Audits.sol";
 import {Members} from "../../src/Members.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import "../../src/types/Types.sol";
-import {BlacklistToken} from "../support/HostileTokens.sol";
+import {BlacklistToken, SixDecimalsToken} from "../support/HostileTokens.sol";
 import {Network} from "../support/Network.sol";
 
 /// @title Who stands still, is on a blocklist or is reported late loses what it missed, and no more.
@@ -176,7 +176,36 @@ contract NobodyIsRobbedTest is Network {
     function test_aRefusedSubmittersEscrowArrives() public {
         BlacklistToken hostile = new BlacklistToken(address(this), 1_000_000_000 ether);
         deploy(address(hostile));
-        uint256 jobId = create(defaultTerms());
+        _refused(hostile, create(defaultTerms()));
+    }
+
+    function test_aRefusedSubmittersEscrowArrivesInSixDecimals() public {
+        BlacklistToken hostile = new SixDecimalsToken(address(this), 1_000_000_000 ether);
+        deploy(address(hostile));
+        _refused(hostile, create(_aHundredthAMillion()));
+    }
+
+    /// A hundredth of a token for a million: nothing in units of tokens, a hundred in segments of ten thousand.
+    function test_sixDecimalsPayAHundredthAMillion() public allHome {
+        deploy(address(new SixDecimalsToken(address(this), 1_000_000_000 ether)));
+        uint256 jobId = start(_aHundredthAMillion(), 4, 3);
+        play(jobId);
+        play(jobId);
+        audit(jobId, 0);
+        audit(jobId, 1);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        for (uint32 id = 1; id <= 4; id++) {
+            jobs.claim(jobId, Role.PROVIDER, id, 2);
+            same(token.balanceOf(provider(id - 1)), 2 * 8 * 100, "two rounds of eight segments");
+        }
+    }
+
+    function _aHundredthAMillion() private view returns (Terms memory t) {
+        t = defaultTerms();
+        (t.segmentPay, t.signFee, t.dutyFee) = (100, 80, 880);
+    }
+
+    function _refused(BlacklistToken hostile, uint256 jobId) private {
         vm.prank(SUBMITTER);
         jobs.cancel(jobId);
         hostile.refuse(SUBMITTER);

@@ -36,6 +36,15 @@ contract BlacklistToken is ERC20 {
     }
 }
 
+/// @title As USDC is: six decimals, and an issuer who refuses some recipients.
+contract SixDecimalsToken is BlacklistToken {
+    constructor(address holder, uint256 supply) BlacklistToken(holder, supply) {}
+
+    function decimals() public pure override returns (uint8) {
+        return 6;
+    }
+}
+
 /// @title A token that calls back into a contract while it transfers.
 contract ReentrantToken is ERC20 {
     address public target;

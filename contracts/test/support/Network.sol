@@ -70,7 +70,7 @@ abstract contract Network is Check {
     uint32 internal microBatches; // of a step of theirs
 
     function setUp() public virtual {
-        deploy(deployed("AtollToken", abi.encode(address(this), 1_000_000_000 ether)));
+        deploy(deployed("AtollToken", abi.encode(address(this), 1_000_000_000 ether, uint8(18))));
     }
 
     function deploy(address token_) internal {
@@ -178,7 +178,7 @@ abstract contract Network is Check {
         (t.readySeconds, t.gameSeconds, t.moveSeconds, t.claimSeconds) = (1_000, 1_000, 60, 10_000);
         t.expiry = uint64(block.timestamp + 30 days);
         (t.steps, t.segmentSteps, t.tokensPerStep) = (80, 10, 1_000);
-        (t.pricePerToken, t.signFee, t.dutyFee) = (1e12, 1 ether, 10 ether);
+        (t.segmentPay, t.signFee, t.dutyFee) = (0.01 ether, 1 ether, 10 ether);
         (t.providerBond, t.verifierBond, t.program) = (uint128(BOND), uint128(BOND), program());
     }
 

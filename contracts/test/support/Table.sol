@@ -28,7 +28,7 @@ abstract contract Table is Check {
     uint256 internal challengeGas;
 
     function setUp() public virtual {
-        token = AtollToken(deployed("AtollToken", abi.encode(address(this), 1_000_000 ether)));
+        token = AtollToken(deployed("AtollToken", abi.encode(address(this), 1_000_000 ether, uint8(18))));
         address[] memory families = new address[](8);
         families[7] = deployed("ToySteps", "");
         judge = Judge(deployed("Judge", abi.encode(families)));

@@ -70,7 +70,8 @@ def _watching(cluster: Cluster) -> SessionConfig:
 async def _add_spares(storm: Storm) -> None:
     cluster = storm.cluster
     storm.spares = [cluster.add(role) for role in Role]
-    grants = [Grant(member.account, STAKE_TOKENS) for member in storm.spares]
+    stake = STAKE_TOKENS * 10**cluster.deployment.decimals
+    grants = [Grant(member.account, stake) for member in storm.spares]
     await fund(cluster.chain, cluster.deployment, grants)
 
 

@@ -241,8 +241,9 @@ class Storm:
         chain, follower = self.session.chain, self.session.follower
         self.findings += await misremembered(self.session, self.cluster.folder / "anew")
         jobs = [await judge(chain, follower, job) for job in sorted(self.views)]
+        stake = STAKE_TOKENS * 10**self.cluster.deployment.decimals
         lacks = {
-            member.name: await lacking(chain, member, STAKE_TOKENS, follower)
+            member.name: await lacking(chain, member, stake, follower)
             for member in self.cluster.members
         }
         return {

@@ -19,7 +19,7 @@ from atoll.chain.deploy import DeployConfig
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import create_key, list_keys, load_key
 from atoll.errors import ConfigError
-from atoll.protocol.types import TOKEN, Address, Role
+from atoll.protocol.types import Address, Role
 from atoll_devnet.cheats.catalogue import (
     check_provider_cheat,
     check_verifier_cheat,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 PROVIDER, VERIFIER, WATCHER = "provider", "verifier", "watcher"
 """Kinds of members."""
-STAKE_TOKENS = 10_000 * TOKEN
-SUBMITTER_TOKENS = 10_000_000 * TOKEN
+STAKE_TOKENS = 10_000
+SUBMITTER_TOKENS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +231,10 @@ class Cluster:
         self._deployment = replace(self._deployment, names=self.names)
         self._deployment.save(self.submitter_folder / "deployment.json")
         funded = self.members if beginning is None else iter(self.watchers)
-        grants = [Grant(member.account, STAKE_TOKENS) for member in funded]
+        token = 10**self._deployment.decimals
+        grants = [Grant(member.account, STAKE_TOKENS * token) for member in funded]
         if beginning is None:
-            grants.append(Grant(key.account, SUBMITTER_TOKENS))
+            grants.append(Grant(key.account, SUBMITTER_TOKENS * token))
         await fund(self.chain, self._deployment, grants)
 
     def stop(self) -> None:

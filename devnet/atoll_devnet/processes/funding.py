@@ -27,7 +27,7 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one account starts with; `tokens` in wei."""
+    """What one account starts with; `tokens` in units."""
 
     account: Address
     tokens: int

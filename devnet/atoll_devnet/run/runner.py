@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from atoll.chain.deploy import DeployConfig
 from atoll.chain.structs import Escrow
 from atoll.dashboard.fees import Fees
 from atoll.dashboard.page import write_page
@@ -45,7 +46,9 @@ QUIET_SECONDS = 30.0
 GIVE_UP_SECONDS = 15.0
 """So long a job that has begun waits for members when nothing is left that could bring one back."""
 LOOK_SECONDS = 0.5
-MAX_SPEND = SUBMITTER_TOKENS
+MAX_SPEND = str(SUBMITTER_TOKENS)
+DECIMALS = 6
+"""Of a run's token, as USDC has."""
 
 
 @dataclass(frozen=True)
@@ -334,6 +337,7 @@ def _cluster_config(options: RunOptions) -> ClusterConfig:
         poll_interval_s=block_interval(options.backend, options.block_seconds),
         store=options.store,
         beginning=options.beginning,
+        deployment=None if options.beginning else DeployConfig(decimals=DECIMALS),
     )
 
 

@@ -68,7 +68,7 @@ class Told:
 def is_free(view: JobView) -> bool:
     """Whether it pays nobody and nobody is in it: a job that anybody may announce."""
     holders = (*view.providers, *view.verifiers)
-    return not holders and view.require_terms().price_per_token == 0
+    return not holders and view.require_terms().segment_pay == 0
 
 
 def next_moment(view: JobView, now: int) -> int | None:

@@ -13,7 +13,7 @@ from eth_utils.address import is_address, to_checksum_address
 
 from atoll.chain.deployment import Deployment
 from atoll.errors import ConfigError
-from atoll.protocol.types import TOKEN, Address
+from atoll.protocol.types import Address
 from atoll_devnet.processes.chain import Endpoint
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.processes.funding import Grant, fund
@@ -79,7 +79,7 @@ async def give(account: str, tokens: int, rpc: str, deployment_file: Path) -> No
     if not is_address(account):
         raise ConfigError(f"{account!r} is no address", next_step="pass 0x and 40 hex digits")
     deployment = Deployment.load(deployment_file)
-    grant = Grant(Address(to_checksum_address(account)), tokens * TOKEN)
+    grant = Grant(Address(to_checksum_address(account)), tokens * 10**deployment.decimals)
     await fund(Endpoint(rpc, deployment.chain_id), deployment, [grant])
 
 

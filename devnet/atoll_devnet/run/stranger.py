@@ -216,7 +216,7 @@ class Stranger:
         """One an account, whose manifest is nowhere but at a hostile gateway."""
         deployment = self.near.deployment
         calls, policy = Calls(deployment), deployment.addresses["EcdsaPolicy"]
-        free = replace(terms, price_per_token=0, sign_fee=0, duty_fee=0)
+        free = replace(terms, segment_pay=0, sign_fee=0, duty_fee=0)
         cids = [cid[:-1] + b"\x00", b"no CID", b"\xff" * 128, b""]
 
         async def offer(address: Address, url: str, wrong: bytes) -> None:

@@ -27,6 +27,7 @@ from atoll.chain.verdicts import RpcRefused
 from atoll.chain.view import View
 from atoll.errors import ChainError, RpcUnavailable, TransactionFailed
 from atoll.protocol.owners import NOBODY, Ownership
+from atoll.protocol.token_units import use_decimals
 from atoll.protocol.types import (
     Address,
     BlockRef,
@@ -63,6 +64,7 @@ class AtollChain:
     ) -> None:
         urls = [rpc] if isinstance(rpc, str) else list(rpc)
         self.deployment = deployment
+        use_decimals(deployment.decimals)
         self.calls = Calls(deployment)
         self.provider = FailoverProvider(urls, deployment.chain_id)
         self.events = LogReader(self.provider, deployment.addresses, agreement)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import rlp  # type: ignore[import-untyped]  # it ships no annotations
@@ -23,7 +23,14 @@ from atoll.chain.prices import ask_prices
 from atoll.chain.response_checks import data, header, quantity, receipt, tx_hash
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.verdicts import Refusal, RpcRefused, floor_of, refusal_of
-from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
+from atoll.errors import (
+    ChainError,
+    ConfigError,
+    InsufficientFunds,
+    RpcUnavailable,
+    TransactionFailed,
+)
+from atoll.protocol.token_units import MOST_DECIMALS, checked_decimals
 from atoll.protocol.types import TOKEN, Address, Params
 
 if TYPE_CHECKING:
@@ -55,9 +62,20 @@ DEFAULT_PARAMS = Params(
     min_provider_bond=TOKEN,
     min_verifier_bond=TOKEN,
 )
-"""What the configuration contract starts with; penalties and shares in basis points of a bond."""
+"""What the configuration contract starts with, of a token with 18 decimals; penalties and shares in
+basis points of a bond."""
+
+
+def default_params(decimals: int) -> Params:
+    """The same bonds in a token of so many decimals."""
+    bond = 10**decimals
+    return replace(DEFAULT_PARAMS, min_provider_bond=bond, min_verifier_bond=bond)
+
+
 _G1_ADD = "0x" + (0x0B).to_bytes(20, "big").hex()
 """EIP-2537's addition of two points; of nothing and nothing here, which is nothing of 128 bytes."""
+_DECIMALS = "0x313ce567"
+"""The selector of ERC-20's `decimals()`."""
 BID_SECONDS = 20.0  # more than a block of any chain that we know
 TIP = 10**9  # wei a gas, at first, where no endpoint suggests any
 MOST_TIP = 100 * 10**9
@@ -71,16 +89,19 @@ class DeployConfig:
 
     Attributes:
         token: an ERC-20 with permit and without transfer fees; None makes a new one.
-        supply: wei of a new token, all of it the deployer's.
+        decimals, supply: of a new token: its decimals, and how many whole ones there are, all of
+            them the deployer's.
         owner: of the configuration; None is the deployer.
+        params: in units of the token; None are the usual ones.
         unbonding_delay, change_delay: seconds.
         timeout: seconds until a transaction that no block takes is an error.
     """
 
     token: Address | None = None
-    supply: int = 10**9 * TOKEN
+    decimals: int = MOST_DECIMALS
+    supply: int = 10**9
     owner: Address | None = None
-    params: Params = DEFAULT_PARAMS
+    params: Params | None = None
     unbonding_delay: int = 7 * DAY
     change_delay: int = 2 * DAY
     timeout: float = 120.0
@@ -114,6 +135,15 @@ async def deploy(
         await provider.disconnect()
 
 
+async def decimals_of(provider: FailoverProvider, token: Address) -> int:
+    """What a token says of itself. Raises ConfigError where it says nothing, or too few."""
+    call = {"to": token, "data": _DECIMALS}
+    answer = await provider.ask("eth_call", (call, "latest"), data)
+    if len(answer) != 32:
+        raise ConfigError(f"{token} does not say its decimals", next_step="name an ERC-20")
+    return checked_decimals(int.from_bytes(answer, "big"))
+
+
 class _Deployer:
     def __init__(
         self, provider: FailoverProvider, account: LocalAccount, config: DeployConfig
@@ -126,11 +156,14 @@ class _Deployer:
         self._steps: list[_Step] = []
         self._first_nonce = 0
         self._tip, self._burnt = TIP, 0
+        self._decimals = config.decimals
 
     async def deploy(self) -> Deployment:
         self._first_nonce = await self._ask(
             quantity, "eth_getTransactionCount", self._sender, "latest"
         )
+        token, new = self._config.token, checked_decimals(self._config.decimals)
+        self._decimals = new if token is None else await decimals_of(self._provider, token)
         self._plan(await self._has_bls())
         head = await self._ask(header, "eth_getBlockByNumber", "latest", False)
         prices = await ask_prices(self._provider, head, TIP)
@@ -153,7 +186,7 @@ class _Deployer:
         chain_id = self._provider.chain_id
         if chain_id is None:
             raise ChainError("the endpoint named no chain id")
-        return Deployment(chain_id, min(blocks), self._addresses)
+        return Deployment(chain_id, min(blocks), self._addresses, decimals=self._decimals)
 
     def _groups(self) -> Iterator[tuple[int, int]]:
         """Steps that one block can hold, in order: some nodes forget what waits for a second."""
@@ -177,7 +210,8 @@ class _Deployer:
         config, at = self._config, self._addresses
         owner = config.owner or self._sender
         if config.token is None:
-            self._create("AtollToken", self._sender, config.supply)
+            units = config.supply * 10**self._decimals
+            self._create("AtollToken", self._sender, units, self._decimals)
         else:
             at["AtollToken"] = config.token
         self._create("EcdsaPolicy")
@@ -187,7 +221,7 @@ class _Deployer:
             policies.append(at["BlsPolicy"])
         longest = config.unbonding_delay + LONGEST_MOVES
         delays = (config.unbonding_delay, config.change_delay, longest)
-        params = astuple(config.params)
+        params = astuple(config.params or default_params(self._decimals))
         self._create("Config", at["AtollToken"], owner, params, *delays, policies)
         self._create("Stakes", at["Config"])
         self._plan_judge(longest)

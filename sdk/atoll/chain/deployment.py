@@ -15,6 +15,7 @@ from eth_utils.address import is_address, to_checksum_address
 from atoll.errors import ConfigError
 from atoll.files import durable_rename
 from atoll.nested import loads
+from atoll.protocol.token_units import MOST_DECIMALS, checked_decimals
 from atoll.protocol.types import Address, Domain
 
 DEVELOPMENT_CHAINS = frozenset({1337, 31337})
@@ -49,6 +50,7 @@ class Deployment:
         explorer: where people look at the chain: pages link to its `/tx/`, `/address/` and
             `/block/`; empty where there is none.
         names: what some accounts are called, as a development network's members are.
+        decimals: of the token, as it says itself.
     """
 
     chain_id: int
@@ -56,6 +58,7 @@ class Deployment:
     addresses: Mapping[str, Address]
     explorer: str = ""
     names: Mapping[Address, str] = field(default_factory=dict)
+    decimals: int = MOST_DECIMALS
 
     @property
     def domain(self) -> Domain:
@@ -70,6 +73,7 @@ class Deployment:
             "addresses": dict(sorted(self.addresses.items())),
             **({"explorer": self.explorer} if self.explorer else {}),
             **({"names": dict(sorted(self.names.items()))} if self.names else {}),
+            **({"decimals": self.decimals} if self.decimals != MOST_DECIMALS else {}),
         }
         return json.dumps(document, indent=2) + "\n"
 
@@ -85,6 +89,7 @@ class Deployment:
             chain_id, block = int(document["chain_id"]), int(document["block"])
             addresses = dict(document["addresses"])
             explorer, names = document.get("explorer", ""), dict(document.get("names", {}))
+            decimals = int(document.get("decimals", MOST_DECIMALS))
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"malformed deployment: {_lack(error)}") from error
         missing = [name for name in REQUIRED if name not in addresses]
@@ -99,6 +104,7 @@ class Deployment:
             {name: Address(to_checksum_address(value)) for name, value in addresses.items()},
             checked_explorer(explorer),
             _checked_names(names),
+            checked_decimals(decimals),
         )
 
     def save(self, path: Path) -> None:

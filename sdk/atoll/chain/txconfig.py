@@ -31,8 +31,8 @@ class QueueConfig:
     Attributes:
         fee_cap: wei a gas that are never exceeded; above them the queue holds back. A call with
             something at stake may be bid more for, as `fee_per_stake` says.
-        fee_per_stake: wei of the chain's coin that one transaction may cost for each wei that is
-            at stake in it (`Call.stake`).
+        fee_per_stake: wei of the chain's coin that one transaction may cost for each unit of the
+            token that is at stake in it (`Call.stake`).
         priority_fee: wei a gas for the block's builder where no endpoint suggests any, and at
             least of a bid that follows one that no block took.
         doubt_seconds: for so long a refusal has to be repeated, at newer blocks, until it ends a

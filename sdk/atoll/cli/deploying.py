@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from atoll.chain.contracts import AtollChain
     from atoll.chain.deploy import DeployConfig
     from atoll.chain.deployment import Deployment
+    from atoll.protocol.types import Address
 
 T = TypeVar("T")
 app = typer.Typer(
@@ -50,7 +51,12 @@ def deploy(
         str | None,
         typer.Option(help="An ERC-20 with permit and without transfer fees; none makes a new one."),
     ] = None,
-    supply: Annotated[str, typer.Option(help="Of a new token, all of it yours.")] = "1000000000",
+    supply: Annotated[
+        int, typer.Option(min=1, max=10**15, help="Of a new token, all of it yours.")
+    ] = 10**9,
+    decimals: Annotated[
+        int, typer.Option(min=6, max=18, help="Of a new token; another one says its own.")
+    ] = 18,
     owner: Annotated[
         str | None, typer.Option(help="Who may propose parameters and pause; you, if excluded.")
     ] = None,
@@ -70,21 +76,24 @@ def deploy(
 
     A deployment that is cut short is begun anew by the next one: what is there then is nobody's.
     """
-    from atoll.chain.deploy import DEFAULT_PARAMS, DeployConfig
+    from atoll.chain.deploy import DeployConfig, default_params
     from atoll.chain.deploy import deploy as put_on_chain
     from atoll.chain.deployment import checked_explorer
     from atoll.chain.keys import load_key
-    from atoll.job.groups import wei_of
+    from atoll.protocol.token_units import decimals_used, use_decimals
 
     _require_new(out)
     explorer = checked_explorer(explorer)
     if keystore is None:
         raise ConfigError("which key deploys?", next_step="pass --keystore FILE")
+    chosen = known_address(token, "--token")
+    use_decimals(decimals if chosen is None else asyncio.run(_decimals(rpc, chosen)))
     config = DeployConfig(
-        token=known_address(token, "--token"),
-        supply=wei_of(supply),
+        token=chosen,
+        decimals=decimals_used(),
+        supply=supply,
         owner=known_address(owner, "--owner"),
-        params=parameters(DEFAULT_PARAMS, settings or []),
+        params=parameters(default_params(decimals_used()), settings or []),
         unbonding_delay=unbonding_days * DAY,
         change_delay=change_days * DAY,
     )
@@ -135,9 +144,8 @@ def fund(
 ) -> None:
     """Send accounts what they lack of an amount of tokens and coin; nothing to who has as much."""
     from atoll.cli.funding import fund_all
-    from atoll.job.groups import wei_of
 
-    sent = asyncio.run(fund_all(network, members, wei_of(tokens), wei_of(coin)))
+    sent = asyncio.run(fund_all(network, members, tokens, coin))
     text = "\n".join(f"{each['address']}  {each['text']}" for each in sent)
     emit(sent, text, as_json=json)
 
@@ -221,8 +229,20 @@ def _save(made: Deployment, out: Path, *, json: bool) -> None:
         ) from error
 
 
+async def _decimals(rpc: str, token: Address) -> int:
+    from atoll.chain.deploy import decimals_of
+    from atoll.chain.rpc import FailoverProvider
+
+    provider = FailoverProvider(rpc.split(","), chain_id=None)
+    try:
+        return await decimals_of(provider, token)
+    finally:
+        await provider.disconnect()
+
+
 def _agree(config: DeployConfig, payer: str, *, yes: bool, json: bool) -> None:
     """Says what is deployed, and asks, unless told not to. Raises ConfigError."""
+    assert config.params is not None  # `deploy` has chosen them
     for name, value in asdict(config.params).items():
         say(f"{name:<20} {shown(name, value)}")
     say(f"owner {config.owner or payer}; gas is paid by {payer}")

@@ -82,7 +82,7 @@ def claim(
 async def _earnings_of(
     whose: Whose, job: int | None, *, explain: bool
 ) -> tuple[dict[str, Any], list[str]]:
-    from atoll.job.event_text import tokens
+    from atoll.job.event_text import coin
 
     me = whose.account
     async with whose.reading() as reader:
@@ -108,9 +108,7 @@ async def _earnings_of(
     if not statements:
         lines.append("no job: the account never had a seat or a slot" + _of(job))
     lines += lies
-    fees = (
-        f"{tokens(int(gas['fees_wei']))} of the chain's coin in {gas['transactions']} transactions"
-    )
+    fees = f"{coin(int(gas['fees_wei']))} of the chain's coin in {gas['transactions']} transactions"
     unknown = gas["unknown_transactions"]
     by = "" if whose.address == me else f" of {whose.address}"
     lines.append(

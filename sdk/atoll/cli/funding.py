@@ -19,19 +19,21 @@ if TYPE_CHECKING:
 
 
 async def fund_all(
-    network: Network, members: list[str], tokens: int, coin: int
+    network: Network, members: list[str], tokens: str, coin: str
 ) -> list[dict[str, Any]]:
-    """Brings each account up to so many wei of tokens and of the chain's coin.
+    """Brings each account up to so many tokens, and so much of the chain's coin.
 
     Raises:
-        ConfigError: an account is none, or no key is named.
+        ConfigError: an account or an amount is none, or no key is named.
         InsufficientFunds: there is not enough for all; what was sent stays sent.
     """
+    from atoll.job.groups import wei_of
+    from atoll.protocol.token_units import MOST_DECIMALS
+
     accounts = [account_of(text) for text in members]
     async with network.open(must_sign=True) as client, client.sending() as queue:
-        return [
-            await _fund(client, queue, account, tokens=tokens, coin=coin) for account in accounts
-        ]
+        units, wei = wei_of(tokens), wei_of(coin, MOST_DECIMALS)
+        return [await _fund(client, queue, account, tokens=units, coin=wei) for account in accounts]
 
 
 def account_of(text: str) -> Address:
@@ -53,6 +55,7 @@ async def _fund(
     """Of tokens and of the chain's coin, in wei."""
     from atoll.chain.call import Call
     from atoll.chain.txqueue import unspent_key
+    from atoll.job.event_text import coin as shown_coin
     from atoll.job.event_text import tokens as shown
 
     chain = client.chain
@@ -66,19 +69,20 @@ async def _fund(
         key = unspent_key(queue, f"gas:{to}:{has_coin}:{lacks_coin}")
         await queue.submit(key, Call(to, b"", "send"), value=lacks_coin, retry_failed=True)
         await queue.wait(key)
-    text = f"{shown(lacks)} tokens, {shown(lacks_coin)} of the chain's coin sent"
+    text = f"{shown(lacks)} tokens, {shown_coin(lacks_coin)} of the chain's coin sent"
     sent = {"tokens_wei": str(lacks), "coin_wei": str(lacks_coin)}
     return {"address": to, **sent, "text": text}
 
 
 async def _check(client: Client, tokens: int, coin: int) -> None:
     """Raises InsufficientFunds."""
-    from atoll.job.event_text import tokens as shown
+    from atoll.job.event_text import coin as shown_coin
+    from atoll.job.event_text import tokens as shown_tokens
 
     me = client.address
-    for name, needed, there in (
-        ("tokens", tokens, await client.chain.token_balance(me)),
-        ("of the chain's coin", coin, await client.chain.native_balance(me)),
+    for name, needed, there, shown in (
+        ("tokens", tokens, await client.chain.token_balance(me), shown_tokens),
+        ("of the chain's coin", coin, await client.chain.native_balance(me), shown_coin),
     ):
         if needed > there:
             raise InsufficientFunds(

@@ -60,9 +60,9 @@ def _require_encodable(params: Params) -> None:
 
 def shown(name: str, value: int) -> str:
     """A parameter's value as `--set` takes it."""
-    from atoll.job.groups import tokens_text
+    from atoll.job.groups import units_text
 
-    return tokens_text(value) if name.endswith(IN_TOKENS) else str(value)
+    return units_text(value) if name.endswith(IN_TOKENS) else str(value)
 
 
 def changes(now: Params, wanted: Params) -> list[str]:

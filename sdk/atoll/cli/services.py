@@ -46,9 +46,10 @@ largest_share = 0.5
 most_of_window = 0.8
 # What an hour of this machine has to earn, in tokens: of every job it works out the price.
 # least_per_hour = 1
-# The least price of a trained token, and the least fee of a replay. `atoll node feasibility JOB`,
-# or `atoll verifier feasibility JOB`, says what such a job earns this machine, and from which price
-# on an hour of it is a token. least_price_wei = 1000000000000 least_fee_wei = 1000000000000000000
+# The least price of a million trained tokens, and the least fee of a replay, in units of the
+# network's token. `atoll node feasibility JOB`, or `atoll verifier feasibility JOB`, says what such
+# a job earns this machine, and from which price on an hour of it is a token.
+# least_million_wei = 1000000000000000000 least_fee_wei = 1000000000000000000
 # longest_lock = 30 least_move_s = 60 largest_bond = 100 most_parameters = 1000000000
 # most_data_bytes = 10000000000 Excluded, these are what this machine has, and what is free where
 # the service writes. most_memory_bytes = 8000000000 most_disk_bytes = 50000000000

@@ -52,11 +52,11 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """What `submit` is told beside the job: wei at most, what to serve, whether to pay without
+    """What `submit` is told beside the job: tokens at most, what to serve, whether to pay without
     asking, whether the same file is another job, and what to print.
     """
 
-    max_spend: int
+    max_spend: str
     serving: Serving
     sure: bool = False
     again: bool = False
@@ -78,7 +78,8 @@ class Payment:
                 next_step="pass --yes: it pays without a word, and not again what is paid, which "
                 "`atoll job serve JOB` serves",
             )
-        return cls(wei_of(tokens), serving, sure, again, as_json)
+        wei_of(tokens)  # what is no amount is refused before any work is done for it
+        return cls(tokens, serving, sure, again, as_json)
 
 
 def submit_file(
@@ -113,7 +114,7 @@ def submit_file(
 async def _agree(client: Client, draft: Draft, payment: Payment) -> None:
     """Shows what a job costs, and asks, unless told not to. Raises ConfigError."""
     from atoll.job.event_text import tokens
-    from atoll.job.groups import tokens_text
+    from atoll.job.groups import units_text, wei_of
     from atoll.train.corpus.options import PUBLIC_NOTICE
 
     estimate = await client.estimate(draft.manifest)
@@ -123,13 +124,13 @@ async def _agree(client: Client, draft: Draft, payment: Payment) -> None:
         for figure in draft.figures:
             say(f"{figure.path}: {figure.text}: {figure.reason}")
         say(
-            f"{client.address} pays {tokens_text(estimate.budget)} tokens at most, of "
+            f"{client.address} pays {units_text(estimate.budget)} tokens at most, of "
             f"{tokens(estimate.balance)}; what nobody earns comes back"
         )
     for note in draft.notes:
         say(f"warning: {note}")
     say(PUBLIC_NOTICE)
-    if payment.sure or estimate.budget > payment.max_spend:
+    if payment.sure or estimate.budget > wei_of(payment.max_spend):
         return  # the refusal says more than a question
     if not typer.confirm("pay?", err=True):
         raise ConfigError("nothing was paid", next_step="change the job, or pass --yes")

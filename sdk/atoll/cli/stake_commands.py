@@ -96,6 +96,7 @@ def _role(whose: Whose, text: str | None) -> Role:
 
 
 async def _shown(whose: Whose) -> tuple[dict[str, Any], str]:
+    from atoll.job.event_text import coin as in_coin
     from atoll.job.event_text import tokens
 
     async with whose.reading() as reader:
@@ -117,7 +118,7 @@ async def _shown(whose: Whose) -> tuple[dict[str, Any], str]:
     lines = [
         f"account    {me}, at block {known.head.number}",
         *ownership_lines(me, owned),
-        f"wallet     {tokens(wallet)} tokens, {tokens(coin)} of the chain's coin for gas",
+        f"wallet     {tokens(wallet)} tokens, {in_coin(coin)} of the chain's coin for gas",
     ]
     for stake in stakes:
         lines += _lines(stake)
@@ -147,11 +148,11 @@ async def _added(whose: Whose, role: Role, amount: str) -> None:
     from atoll.job.event_text import tokens
     from atoll.job.groups import wei_of
 
-    wei = wei_of(amount)
-    if not wei:
-        raise ConfigError("amount is 0", next_step="say how many tokens, as 25 or 0.5")
     me, account = whose.address, whose.account
     async with whose.reading() as reader:
+        wei = wei_of(amount)
+        if not wei:
+            raise ConfigError("amount is 0", next_step="say how many tokens, as 25 or 0.5")
         chain, known = reader.chain, await reader.look(account)
         if account != me:
             await whose.require_owner(reader)
@@ -185,9 +186,9 @@ async def _withdrawn(whose: Whose, role: Role, amount: str | None) -> dict[str, 
     from atoll.job.stake import plan_withdrawal
 
     me, account = whose.address, whose.account
-    wanted = None if amount is None else wei_of(amount)
     async with AsyncExitStack() as stack:
         reader = await stack.enter_async_context(whose.reading())
+        wanted = None if amount is None else wei_of(amount)
         await whose.require_owner(reader)
         send = await stack.enter_async_context(whose.sending())
         known, stake = await _stake(reader, account, role)

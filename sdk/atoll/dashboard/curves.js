@@ -272,7 +272,7 @@ function seatsSection() {
 
 function drawSeats() {
   const measure = picked.seats;
-  const value = (round) => measure === "paid_wei" ? Number(BigInt(round.paid_wei) / 10n ** 9n) / 1e9 : round[measure];
+  const value = (round) => measure === "paid_wei" ? Number(BigInt(round.paid_wei)) / 10 ** DECIMALS : round[measure];
   const most = Math.max(0, ...data.seats.flatMap((seat) => seat.rounds.map(value)).filter((v) => v !== null));
   data.seats.slice(0, SEATS).forEach((seat, i) => {
     const place = document.getElementById(`seat-${i}`);
@@ -306,7 +306,7 @@ function daysSection() {
 function drawDays() {
   const place = document.getElementById("day-chart"), measure = picked.days;
   if (!place) return;
-  const value = (day) => measure.endsWith("_wei") ? Number(BigInt(day[measure]) / 10n ** 9n) / 1e9 : day[measure];
+  const value = (day) => measure.endsWith("_wei") ? Number(BigInt(day[measure])) / 10 ** DECIMALS : day[measure];
   const read = (i) => [show(["days", i, "day"], "day"), ": ", show(["days", i, measure], measure === "tokens" ? "count" : "tokens"),
     measure === "tokens" ? " tokens trained in " : measure === "paid_wei" ? " tokens paid; rounds settled: " : " tokens slashed; rounds settled: ",
     show(["days", i, "rounds"]), measure === "tokens" ? " rounds" : null];

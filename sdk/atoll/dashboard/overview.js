@@ -83,7 +83,7 @@ function jobFacts() {
     fact("Paid of the escrow", show(["money", "paid_wei"], "tokens"),
       small("of ", show(["money", "funded_wei"], "tokens"), " tokens")),
     fact("Gas so far", price.gas ? [show(["price", "gas", "gas"])] : "–",
-      price.gas ? small(show(["price", "gas", "wei"], "tokens"), " coin, ", show(["price", "gas", "counted"]), " of ",
+      price.gas ? small(show(["price", "gas", "wei"], "coin"), " coin, ", show(["price", "gas", "counted"]), " of ",
         show(["price", "gas", "transactions"]), " transactions") : small("not counted here")),
     fact("Seats held", show(["job", "providers"]), small("of ", show(["job", "seats"]))),
     fact("Verifiers ready", show(["job", "ready"]), small("of ", show(["job", "verifiers"]), " enrolled")),
@@ -186,7 +186,7 @@ function priceSection() {
       fact("A million tokens", show([...path, "earned_million_wei"], "tokens"), small("as planned ", show([...path, "million_wei"], "tokens"))),
       fact("The whole job", show([...path, "earned_wei"], "tokens"), small("at most ", show([...path, "budget_wei"], "tokens"))),
       fact("Planned for training", show([...path, "planned_training_share"], "share"), small("merges and audits ", show([...path, "planned_verification_share"], "share"))),
-      gas ? fact("Gas, in the chain’s coin", show([...path, "gas", "wei"], "tokens"), small(show([...path, "gas", "gas"]), " gas in ",
+      gas ? fact("Gas, in the chain’s coin", show([...path, "gas", "wei"], "coin"), small(show([...path, "gas", "gas"]), " gas in ",
         show([...path, "gas", "counted"]), " of ", show([...path, "gas", "transactions"]), " transactions")) : null));
 }
 

@@ -3,6 +3,7 @@
 // nodes and attributes only. The files of the script are put together by page.py.
 const source = document.getElementById("document");
 const live = source.dataset.live, root = source.dataset.root;
+const DECIMALS = Number(source.dataset.decimals); // of the network's token
 let data = JSON.parse(source.textContent);
 let other = null; // the document of the job that this one is compared with
 let seenAt = Date.now();
@@ -28,8 +29,9 @@ const svg = (tag, attributes, ...children) =>
 // --- numbers ---
 
 const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ",");
-const tokens = (wei) => {
-  const [whole, part] = [BigInt(wei) / 10n ** 18n, (BigInt(wei) % 10n ** 18n) / 10n ** 12n];
+const inWhole = (decimals) => (units) => {
+  const scale = 10n ** BigInt(decimals);
+  const [whole, part] = [BigInt(units) / scale, (BigInt(units) % scale) * 1000000n / scale];
   const fraction = part.toString().padStart(6, "0").replace(/0+$/, "");
   return grouped(whole.toString()) + (fraction ? "." + fraction : "");
 };
@@ -46,7 +48,8 @@ function duration(seconds) {
 const FORMATS = {
   text: (value) => String(value),
   count: (value) => grouped(String(value)),
-  tokens,
+  tokens: inWhole(DECIMALS),
+  coin: inWhole(18),
   loss: (value) => value.toFixed(4),
   seconds: (value) => `${value} s`,
   duration,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from atoll.errors import StorageError
+from atoll.protocol.token_units import decimals_used
 
 LIVE: Final = "/"
 SCRIPTS: Final = ("page.js", "overview.js", "curves.js", "job.js", "network.js", "start.js")
@@ -52,6 +53,7 @@ def page(document: Mapping[str, Any], links: Links = KEPT) -> str:
         ("title", html.escape(_title(document))),
         ("live", html.escape(links.document)),
         ("root", html.escape(links.root)),
+        ("decimals", str(decimals_used())),
         ("style", _style()),
         ("library", _part(LIBRARY)),
         ("script", _script()),

@@ -13,12 +13,14 @@ from atoll.job.groups import duration_text
 from atoll.protocol.audit_fees import SIGNATURE_GAS
 from atoll.protocol.clocks import AuditClock
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.types import TOKEN, Role, Terms
+from atoll.protocol.token_units import whole_token
+from atoll.protocol.types import Role, Terms
 from atoll.service.pace import (
     HOUR,
     Pace,
     loads_of,
     longest_round,
+    million_pay,
     round_earnings,
     round_lasts,
 )
@@ -63,8 +65,8 @@ class BreakEven:
     Attributes:
         earned: pay; `electricity`, `rent`, `gas`, `bond` and `waiting` are costs, the last two what
             the locked bond and pay that is not final could have earned elsewhere.
-        price_wei: of a trained token, or of a replay for a verifier, at which it costs as much as
-            it earns; None where the job pays nothing.
+        price_wei: of a million trained tokens, or of a replay for a verifier, at which it costs as
+            much as it earns; None where the job pays nothing.
         locked: tokens of the bond.
         advance: dollars that it has spent before its first pay is final, `wait_seconds` after it
             began.
@@ -98,7 +100,7 @@ class BreakEven:
 
     def lines(self, role: str) -> list[str]:
         """For a person."""
-        paid = "a trained token" if role == "provider" else "a replay"
+        paid = "a million trained tokens" if role == "provider" else "a replay"
         even = "no price" if self.price_wei is None else f"{self.price_wei} wei for {paid}"
         wait = duration_text(self.wait_seconds)
         return [
@@ -122,8 +124,8 @@ def break_even_of(role: Role, manifest: Manifest, pace: Pace, prices: MemberPric
     """Of a machine of this pace in a job: rounds last as `earned_per_hour` takes them to."""
     terms, lasts = manifest.terms, round_lasts(role, manifest, pace)
     worked = sum(load.needed for load in loads_of(role, manifest, pace) if load.name != "game")
-    bond = (terms.provider_bond if role is Role.PROVIDER else terms.verifier_bond) / TOKEN
-    earned = round_earnings(role, terms) / TOKEN * prices.token * HOUR / lasts
+    bond = (terms.provider_bond if role is Role.PROVIDER else terms.verifier_bond) / whole_token()
+    earned = round_earnings(role, terms) / whole_token() * prices.token * HOUR / lasts
     wait = longest_round(terms) + AuditClock.of(terms, 0).window_end
     interest = prices.interest / YEAR_HOURS
     electricity = prices.watts / 1000 * prices.electricity * min(1.0, worked / lasts)
@@ -132,7 +134,7 @@ def break_even_of(role: Role, manifest: Manifest, pace: Pace, prices: MemberPric
     # Pay that waits is in proportion to the price: it makes each token of pay worth less.
     worth = 1 - wait / HOUR * interest
     fixed = electricity + prices.rent + gas + held
-    paid = terms.price_per_token if role is Role.PROVIDER else terms.duty_fee
+    paid = million_pay(terms) if role is Role.PROVIDER else terms.duty_fee
     return BreakEven(
         earned=earned,
         electricity=electricity,

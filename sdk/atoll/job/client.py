@@ -34,7 +34,7 @@ from atoll.job.connection import ClientConfig, Connection
 from atoll.job.draft import Draft, PreparedParts, write_draft
 from atoll.job.event_text import tokens
 from atoll.job.following import job_created
-from atoll.job.groups import tokens_text, wei_of
+from atoll.job.groups import units_text, wei_of
 from atoll.job.handle import JobHandle
 from atoll.job.hub import pin_hub
 from atoll.job.plan import BondFloors, priced
@@ -159,7 +159,8 @@ class Client(Connection):
             # Its second is all that tells another job of the same words from this one.
             now = max(now, manifest.created + 1)
         after = None if again else 0 if known is None else known.id
-        floors, is_open = await self._floors(), bool(priced(chosen)[0].left_out())
+        floors = await self._floors()
+        is_open = bool(priced(chosen, floors)[0].left_out())
         async with asking(self.ask) as ask:
             parts = PreparedParts(data, init, numerics or await machine_numerics(ask))
             measuring = ask if measured or is_open else None
@@ -194,9 +195,7 @@ class Client(Connection):
 
     async def _floors(self) -> BondFloors:
         params = await self.chain.ask(views.params())
-        return BondFloors(
-            params.min_provider_bond, params.min_verifier_bond, params.winner_share_bps
-        )
+        return BondFloors.of(params, self.deployment.decimals)
 
     async def estimate(self, manifest: Manifest) -> Estimate:
         """The most a job can cost, by the contract's own arithmetic, and what is there."""
@@ -339,7 +338,7 @@ class Client(Connection):
         if estimate.budget > max_spend:
             raise ConfigError(
                 f"the job may cost {tokens(estimate.budget)} tokens, "
-                f"more than the {tokens_text(max_spend)} allowed",
+                f"more than the {units_text(max_spend)} allowed",
                 next_step="raise max_spend (text is tokens, an integer is wei), or ask for fewer "
                 "rounds, seats or steps",
             )

@@ -31,6 +31,7 @@ from atoll.job.figures import Figures
 from atoll.job.following import JobFollower
 from atoll.job.sending import Sender
 from atoll.job.submissions import Submissions
+from atoll.protocol.token_units import use_decimals
 from atoll.protocol.types import Address, JobId
 from atoll.service.config import GatewaySection
 from atoll.service.lock import FolderHeld, hold_folder
@@ -107,6 +108,7 @@ class Connection:
         if not isinstance(deployment, Deployment):
             deployment = Deployment.load(Path(deployment).expanduser())
         self.deployment = deployment
+        use_decimals(deployment.decimals)
         self.config = config or ClientConfig()
         self._listens = _gateway_of(_gateway_words(self.config))
         self._rpc_urls = (rpc,) if isinstance(rpc, str) else tuple(rpc)

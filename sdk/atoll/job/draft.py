@@ -12,7 +12,8 @@ from atoll.job.plan import BondFloors, Figure, complete, filled, priced
 from atoll.job.spec import JobSpec
 from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.protocol.pay import budget
-from atoll.protocol.types import JobId, Wei
+from atoll.protocol.token_units import parts_of
+from atoll.protocol.types import JobId
 from atoll.service.pace import Pace
 
 if TYPE_CHECKING:
@@ -74,18 +75,19 @@ async def write_draft(
         ManifestError: the choices do not fit together.
     """
     pace = None if ask is None else await measure(spec, parts, ask)
-    spec, figures = priced(spec) if pace is None else complete(spec, pace, floors)
-    manifest = spec.resolve(parts.data, parts.init, parts.numerics, now)
-    _check_budget(spec.money.budget, budget(manifest.terms))
+    spec, figures = priced(spec, floors) if pace is None else complete(spec, pace, floors)
+    manifest = spec.resolve(parts.data, parts.init, parts.numerics, now, floors.decimals)
+    _check_budget(spec.money.budget, budget(manifest.terms) * parts_of(floors.decimals))
     return Draft(key, spec, manifest, figures, pace, floors=floors)
 
 
-def _check_budget(most: int | None, price: Wei) -> None:
+def _check_budget(most: int | None, price: int) -> None:
+    """Of both in parts of a token."""
     if most is not None and price > most:
         raise ConfigError(
-            f"money.budget is {tokens_text(most)} tokens, and at money.price_per_token and the "
+            f"money.budget is {tokens_text(most)} tokens, and at money.price_per_million and the "
             f"fees that are written the job costs {tokens_text(price)}",
-            next_step="leave money.price_per_token out, which then follows from money.budget, or "
+            next_step="leave money.price_per_million out, which then follows from money.budget, or "
             "raise money.budget",
         )
 

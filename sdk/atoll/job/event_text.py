@@ -17,6 +17,7 @@ from atoll.protocol.game_records import parties, window_of
 from atoll.protocol.games.game_machine import Outcome as GameOutcome
 from atoll.protocol.games.moves import Claim
 from atoll.protocol.owners import NOBODY
+from atoll.protocol.token_units import whole_token
 from atoll.protocol.types import (
     NO_HOLDER,
     TOKEN,
@@ -63,9 +64,18 @@ def describe(event: ContractEvent, name: Names = str) -> str | None:
 
 
 def tokens(wei: int) -> str:
-    """An amount in whole tokens, exact to six places, for reading only."""
-    whole, part = divmod(wei, TOKEN)
-    fraction = f"{part * 10**6 // TOKEN:06d}".rstrip("0")
+    """An amount in tokens of the network, exact to six places, for reading only."""
+    return _to_six_places(wei, whole_token())
+
+
+def coin(wei: int) -> str:
+    """An amount in the chain's own coin, exact to six places, for reading only."""
+    return _to_six_places(wei, TOKEN)
+
+
+def _to_six_places(amount: int, whole_one: int) -> str:
+    whole, part = divmod(amount, whole_one)
+    fraction = f"{part * 10**6 // whole_one:06d}".rstrip("0")
     return f"{whole:,}.{fraction}" if fraction else f"{whole:,}"
 
 

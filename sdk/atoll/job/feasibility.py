@@ -11,12 +11,13 @@ from math import ceil
 from typing import Any, Final
 
 from atoll.job.break_even import BreakEven, MemberPrices, break_even_of
-from atoll.job.groups import duration_text, size_text, tokens_text
+from atoll.job.groups import duration_text, size_text, units_text
 from atoll.job.role_needs import member_needs, round_traffic
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.types import TOKEN, Role
+from atoll.protocol.token_units import whole_token
+from atoll.protocol.types import Role
 from atoll.service.needs import Machine
-from atoll.service.pace import Pace, earned_per_hour, loads_of, train_seconds
+from atoll.service.pace import Pace, earned_per_hour, loads_of, million_pay, train_seconds
 
 USUAL: Final = MemberPrices()
 TIGHT: Final = 0.75
@@ -52,8 +53,8 @@ class Feasibility:
         down, up: bytes of a round; `megabits` a second that they take of a line, both ways, in the
             windows that there are for them.
         hourly_wei: what an hour in the job earns this machine.
-        floor_wei: the price of a token, or a replay's fee, of such a job at which that is one
-            token; None where the job pays nothing.
+        floor_wei: the price of a million tokens, or a replay's fee, of such a job at which that is
+            one token; None where the job pays nothing.
         even: what taking part costs, and from which price on it pays.
     """
 
@@ -99,10 +100,10 @@ class Feasibility:
 
     def _pay_text(self) -> str:
         """What it earns, and the floor that follows for the policy."""
-        earns = f"{tokens_text(self.hourly_wei)} tokens an hour of this machine"
+        earns = f"{units_text(self.hourly_wei)} tokens an hour of this machine"
         if self.floor_wei is None:
             return earns
-        name = "least_price_wei" if self.role == "provider" else "least_fee_wei"
+        name = "least_million_wei" if self.role == "provider" else "least_fee_wei"
         return f"{earns}; jobs like it pay 1 from policy.{name} = {self.floor_wei} on"
 
 
@@ -126,8 +127,8 @@ def feasibility_of(
     )
     megabits = (_megabits(down, terms.merge_seconds), _megabits(up, terms.merge_seconds))
     earned = earned_per_hour(Role[role.upper()], manifest, pace)
-    paid = terms.price_per_token if role == "provider" else terms.duty_fee
-    floor = ceil(Fraction(paid * TOKEN, earned)) if earned else None
+    paid = million_pay(terms) if role == "provider" else terms.duty_fee
+    floor = ceil(Fraction(paid * whole_token(), earned)) if earned else None
     needed = (role, pace.step_seconds, spent, pace.source, checks)
     even = break_even_of(Role[role.upper()], manifest, pace, prices)
     return Feasibility(*needed, down, up, megabits, earned, floor, even)

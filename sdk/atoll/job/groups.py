@@ -40,12 +40,10 @@ from atoll.protocol.method_spec import InnerName, OuterName, Schedule
 from atoll.protocol.optimisers import INNER_OPTIMISERS, OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES
 from atoll.protocol.terms import MAX_SEATS, MAX_SLOTS
-from atoll.protocol.types import TOKEN
+from atoll.protocol.token_units import MOST_DECIMALS, decimals_used
 
 _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
-_DECIMALS: Final = 18
-"""Of an amount in tokens: a wei is 10⁻¹⁸ of one."""
 INCENTIVE: Final = Incentive()
 """As usual."""
 _MOST_PLACES: Final = 100
@@ -81,8 +79,11 @@ def canonical_number(value: object) -> object:
     return "0" if text == "-0" else text
 
 
-def parse_tokens(text: str) -> int:
-    """Wei of an amount in tokens, "25" or "0.000001"; exact. Raises ValueError."""
+def parse_tokens(text: str, places: int = MOST_DECIMALS) -> int:
+    """An amount in tokens, "25" or "0.000001", in units of a token of so many decimals; exact.
+
+    A job file has as many as any token, whichever network it is for. Raises ValueError.
+    """
     try:
         amount = Decimal(text.strip())
     except InvalidOperation:
@@ -92,22 +93,24 @@ def parse_tokens(text: str) -> int:
     _sign, digits, exponent = amount.as_tuple()
     if not isinstance(exponent, int) or len(digits) + abs(exponent) > 60:
         raise ValueError(f"{text!r} is no amount of tokens: it is out of bounds")
-    wei = int("".join(map(str, digits))) * 10 ** max(0, exponent + _DECIMALS)
-    divisor = 10 ** max(0, -exponent - _DECIMALS)
+    wei = int("".join(map(str, digits))) * 10 ** max(0, exponent + places)
+    divisor = 10 ** max(0, -exponent - places)
     if wei % divisor:
-        raise ValueError(f"{text!r} is not a whole number of wei: tokens have {_DECIMALS} places")
+        raise ValueError(f"{text!r} is not a whole number of units: tokens have {places} places")
     return int(wei // divisor)
 
 
-def wei_of(amount: int | str) -> int:
-    """Wei of an amount: an integer is wei, text is tokens. Raises ConfigError, of a float too."""
+def wei_of(amount: int | str, places: int | None = None) -> int:
+    """Units of the network's token, or of one of so many decimals: an integer is these, text is
+    tokens. Raises ConfigError, of a float too.
+    """
     if isinstance(amount, bool) or not isinstance(amount, int | str):
         raise ConfigError(
             f"{amount!r} is no amount: an integer is wei, text is tokens",
             next_step=f'write tokens as text: "{amount}"',
         )
     try:
-        wei = parse_tokens(amount) if isinstance(amount, str) else amount
+        wei = parse_tokens(amount, places or decimals_used()) if isinstance(amount, str) else amount
     except ValueError as error:
         raise ConfigError(str(error), next_step="write tokens as text: 25 or 0.5") from error
     if wei < 0:
@@ -116,9 +119,18 @@ def wei_of(amount: int | str) -> int:
 
 
 def tokens_text(wei: int) -> str:
-    """An amount of wei as exact decimal text of tokens, which `parse_tokens` reads back."""
-    whole, part = divmod(wei, TOKEN)
-    return f"{whole}.{part:018d}".rstrip("0") if part else str(whole)
+    """An amount of a job file as exact decimal text of tokens, which `parse_tokens` reads back."""
+    return _exact(wei, MOST_DECIMALS)
+
+
+def units_text(units: int) -> str:
+    """An amount of the network's token as exact decimal text of tokens."""
+    return _exact(units, decimals_used())
+
+
+def _exact(amount: int, places: int) -> str:
+    whole, part = divmod(amount, 10**places)
+    return f"{whole}.{part:0{places}d}".rstrip("0") if part else str(whole)
 
 
 def parse_duration(text: str) -> int:
@@ -147,7 +159,7 @@ def size_text(count: int) -> str:
 
 
 def _wei(value: object) -> object:
-    # In Python an integer is wei; text, of a file or a caller, is tokens.
+    # In Python an integer is 10^-18 of a token; text, of a file or a caller, is tokens.
     if isinstance(value, Whole):
         raise ValueError(f"""write "{value}" for tokens, in a shell '"{value}"'""")
     return parse_tokens(value) if isinstance(value, str) else value
@@ -361,14 +373,14 @@ class Money(Group):
 
     budget: Amount | None = Field(
         default=None,
-        description="the whole job's price at most; sets price_per_token if that is left out",
+        description="the whole job's price at most; sets price_per_million if that is left out",
     )
-    price_per_token: Amount | None = Field(
-        default=None, description="paid for each trained token of text"
+    price_per_million: Amount | None = Field(
+        default=None, description="paid for a million trained tokens of text, segment by segment"
     )
     flop_price: Amount | None = Field(
         default=None,
-        description="for 10^18 operations, where price_per_token and budget are left out; an "
+        description="for 10^18 operations, where price_per_million and budget are left out; an "
         "H100's, with a token for a dollar, if left out",
     )
     gas_price: Amount = Field(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, Self
 
 from atoll.errors import ConfigError
 from atoll.job.compute_prices import (
@@ -24,11 +24,13 @@ from atoll.job.compute_prices import (
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.incentives import bond_for, found_part
 from atoll.job.spec import (
+    MILLION,
     JobSpec,
     audit_rate,
     method_chosen,
     reset_period_chosen,
     robust_f,
+    segment_pay,
 )
 from atoll.job.verification import Duties, affordable, chance_text, rate_within
 from atoll.protocol.audit_fees import MEGA, REPLAY_MARGIN, SIGNATURE_GAS, signature_fee
@@ -36,6 +38,8 @@ from atoll.protocol.audit_rates import ALWAYS, RATES, Incentive, most_of
 from atoll.protocol.committee_draws import COMMITTEE
 from atoll.protocol.method_spec import reset_period_of
 from atoll.protocol.terms import MIN_BOND
+from atoll.protocol.token_units import MOST_DECIMALS, parts_of
+from atoll.protocol.types import Params
 from atoll.service.pace import EVALUATED_PART, MERGE_SECONDS, TRACE_STEPS, Pace, most_drawn
 from atoll.service.policy import GAME_MOVES, MOVE_SECONDS
 
@@ -48,13 +52,22 @@ their updates costs more, an auditor fetches them anyway."""
 
 @dataclass(frozen=True, slots=True)
 class BondFloors:
-    """What a network asks for: the least bonds, wei, and the part of a slashed one, in basis
-    points, that goes to who won it and is not burnt.
+    """What a network asks for: the least bonds, in parts of a token as a job file has them, the
+    part of a slashed one, in basis points, that goes to who won it and is not burnt, and the
+    decimals of its token, in whose units computed amounts are rounded up.
     """
 
     provider_bond: int = 0
     verifier_bond: int = 0
     winner_share_bps: int = 0
+    decimals: int = MOST_DECIMALS
+
+    @classmethod
+    def of(cls, params: Params, decimals: int) -> Self:
+        """Of a deployment's parameters, which are in units of its token."""
+        parts = parts_of(decimals)
+        provider, verifier = params.min_provider_bond * parts, params.min_verifier_bond * parts
+        return cls(provider, verifier, params.winner_share_bps, decimals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +131,7 @@ def complete(
     return spec, tuple(figures)
 
 
-def priced(spec: JobSpec) -> tuple[JobSpec, tuple[Figure, ...]]:
+def priced(spec: JobSpec, floors: BondFloors | None = None) -> tuple[JobSpec, tuple[Figure, ...]]:
     """The spec with a rate of audits, a price and fees, which follow from what it says and no
     machine's pace.
 
@@ -126,7 +139,7 @@ def priced(spec: JobSpec) -> tuple[JobSpec, tuple[Figure, ...]]:
         ConfigError: there is no model to price, or the budget does not pay for the work.
     """
     spec, rates = _with(spec, _audits(spec.as_method()))
-    spec, amounts = _with(spec, _prices(spec.as_method()))
+    spec, amounts = _with(spec, _prices(spec.as_method(), None, floors or BondFloors()))
     return spec, rates + amounts
 
 
@@ -226,30 +239,37 @@ def _mean_replay(spec: JobSpec) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What is paid for by the token: tokens of training that cost as much.
+    """What is paid for.
 
     Attributes:
-        round: of a seat's round.
-        duty, signature: of a replay and of a signature.
+        segments, tokens: of a seat's round, and of one of its segments.
+        duty, signature: of a replay and of a signature, as parts of the pay of a seat's round.
         operations: of one token.
     """
 
-    round: int
-    duty: int
-    signature: int
+    segments: int
+    tokens: int
+    duty: Fraction
+    signature: Fraction
     operations: int
 
     @classmethod
     def of(cls, spec: JobSpec) -> _Work:
         assert spec.model is not None  # what is priced has a model
-        tokens = spec.inner.steps * spec.inner.batch * spec.model.seq
-        duty = ceil(REPLAY_MARGIN * _mean_replay(spec) * tokens)
+        tokens = spec.inner.segment * spec.inner.batch * spec.model.seq
+        duty = REPLAY_MARGIN * _mean_replay(spec)
         operations = token_operations(spec.model, spec.lora)
         ready = readiness(spec.members.seats, weights_trained(spec.model, spec.lora))
         # By usual prices: a job whose tokens are worth less pays as much more of them for a merge.
         usual = usual_flop_price()
         fee = Fraction(signature_fee(ready, unit_prices(usual)), token_price(operations, usual))
-        return cls(tokens, duty, min(ceil(fee), duty // SIGN_PART), operations)
+        signature = min(fee / (spec.segments * tokens), duty / SIGN_PART)
+        return cls(spec.segments, tokens, duty, signature, operations)
+
+    def pay(self, price_per_million: int, decimals: int) -> int:
+        """Of a seat's round, in parts of a token."""
+        units = segment_pay(price_per_million, self.tokens, decimals)
+        return self.segments * units * parts_of(decimals)
 
 
 def _audits(spec: JobSpec, *_: object) -> Figured:
@@ -277,56 +297,64 @@ def _audits(spec: JobSpec, *_: object) -> Figured:
     return {"audit.rate": (chance_text(rate), reason)}
 
 
-def _prices(spec: JobSpec, *_: object) -> Figured:
-    money, work = spec.money, _Work.of(spec)
-    price, reason = money.price_per_token, "written"
+def _prices(spec: JobSpec, _pace: Pace | None, floors: BondFloors) -> Figured:
+    money, work, unit = spec.money, _Work.of(spec), parts_of(floors.decimals)
+    price, reason = money.price_per_million, "written"
     if price is None and money.budget is not None:
-        price = _price_of(spec, money.budget, work)
+        price = _price_of(spec, money.budget, work, unit)
         reason = f"what {tokens_text(money.budget)} tokens pay for in {spec.rounds} rounds"
     if price is None:
         flop_price = usual_flop_price() if money.flop_price is None else money.flop_price
-        price = token_price(work.operations, flop_price)
+        price = token_price(MILLION * work.operations, flop_price)
         reason = (
-            f"{work.operations:,} operations, at {tokens_text(flop_price)} tokens for 10^18 of them"
+            f"{work.operations:,} operations a token, at {tokens_text(flop_price)} tokens for "
+            "10^18 of them"
         )
     why = f"{float(REPLAY_MARGIN):g} times the price of the round that is replayed"
-    sign = work.signature * price + _gas(spec)
+    pay = work.pay(price, floors.decimals)
+    sign = _whole_units(work.signature * pay + _gas(spec), unit)
     return {
-        "money.price_per_token": (price, reason),
-        "money.duty_fee": (work.duty * price, why),
+        "money.price_per_million": (price, reason),
+        "money.duty_fee": (_whole_units(work.duty * pay, unit), why),
         "money.sign_fee": (sign, "what it costs to fetch and merge the updates, and gas"),
     }
 
 
 def _gas(spec: JobSpec) -> int:
-    """What a signature is paid for gas, wei."""
+    """What a signature is paid for gas, in parts of a token."""
     return SIGNATURE_GAS * spec.money.gas_price // MEGA
 
 
-def _price_of(spec: JobSpec, budget: int, work: _Work) -> int:
-    """Wei a token, such that the rounds cost no more than the budget."""
+def _whole_units(amount: Fraction | int, unit: int) -> int:
+    """Up to whole units of the token."""
+    return ceil(Fraction(amount) / unit) * unit
+
+
+def _price_of(spec: JobSpec, budget: int, work: _Work, unit: int) -> int:
+    """For a million tokens, such that the rounds cost no more than the budget."""
     rounds, members, money = spec.rounds, spec.members, spec.money
     signatures = (rounds + 1) * min(COMMITTEE, members.slots)
-    borne, trained = _borne(spec), members.seats * work.round
+    borne, paid = _borne(spec), members.seats * work.segments
     rate = audit_rate(spec.audit, borne)
     last = 0 if spec.audit.last == "all" else rate
     mean = Fraction(((rounds - 1) * RATES[rate] + RATES[last]) * members.seats, ALWAYS)
     replays = most_of(mean, rounds * members.seats) + rounds * (borne > 0)
-    units, fees = rounds * trained, 0
+    segments, fees = Fraction(rounds * paid), 0
     for count, each, fee, besides in (
         (replays, work.duty, money.duty_fee, 0),
         (signatures, work.signature, money.sign_fee, _gas(spec)),
     ):
-        units += count * each if fee is None else 0
-        fees += count * (besides if fee is None else fee)
-    price = (budget - fees) // units
-    if price < 1:
+        segments += count * each * work.segments if fee is None else 0
+        # A fee that follows is rounded up by less than a unit.
+        fees += count * (besides + unit if fee is None else fee)
+    most = (budget - fees) // (segments * unit)
+    if most < 1:
         raise ConfigError(
-            f"a budget of {tokens_text(budget)} tokens leaves no wei for each of "
-            f"{trained:,} tokens a round of {spec.rounds} rounds",
+            f"a budget of {tokens_text(budget)} tokens leaves no unit of the token for each of "
+            f"{paid:,} segments a round of {spec.rounds} rounds",
             next_step="raise money.budget, or ask for fewer rounds, seats or steps",
         )
-    return price
+    return most * unit * MILLION // work.tokens
 
 
 def _bonds(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
@@ -334,14 +362,14 @@ def _bonds(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
     likely to be worth (`incentives`).
     """
     assert spec.model is not None
-    assert spec.money.price_per_token is not None  # `_prices` came first
-    tokens = spec.inner.steps * spec.inner.batch * spec.model.seq
-    pay = tokens * spec.money.price_per_token
+    assert spec.money.price_per_million is not None  # `_prices` came first
+    pay = _Work.of(spec).pay(spec.money.price_per_million, floors.decimals)
     margin = spec.audit.margin
     found = found_part(audit_rate(spec.audit, _borne(spec)))
     least = bond_for(Fraction(pay), found, floors.winner_share_bps, margin)
-    provider = max(_rounded(least), floors.provider_bond)
-    verifier = max(provider, floors.verifier_bond)
+    unit = parts_of(floors.decimals)
+    provider = _whole_units(max(_rounded(least), floors.provider_bond), unit)
+    verifier = _whole_units(max(provider, floors.verifier_bond), unit)
     return {
         "money.provider_bond": (
             provider,

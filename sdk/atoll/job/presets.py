@@ -32,7 +32,7 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         # A job of four rounds that shows what audits are for: more than its bonds ask for.
         "audit": {"rate": "0.5"},
         "money": {
-            "price_per_token": "0.000001",
+            "price_per_million": "1",
             "provider_bond": "100",
             "verifier_bond": "100",
         },

@@ -21,6 +21,7 @@ from atoll.protocol.audit_rates import rate_in
 from atoll.protocol.clocks import AuditClock, last_audits
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.pay import budget
+from atoll.protocol.token_units import parts_of
 from atoll.protocol.types import Terms
 from atoll.service.pace import Pace, most_drawn
 
@@ -92,7 +93,7 @@ def quote(draft: Draft, pace: Pace, fee_cap: int) -> Quote:
         training_wei=trained,
         fees_wei=budget(terms) - trained,
         verification_wei=expected_fees(terms),
-        rented_wei=_rented(manifest),
+        rented_wei=_rented(manifest, draft.floors.decimals),
         gas=gas,
         gas_wei=gas * fee_cap,
         seconds_expected=ceil(_expected(draft, pace)),
@@ -114,12 +115,13 @@ def quote(draft: Draft, pace: Pace, fee_cap: int) -> Quote:
     )
 
 
-def _rented(manifest: Manifest) -> int:
-    """Wei of all of the job's training in bf16, where nobody has to agree on its bits."""
+def _rented(manifest: Manifest, decimals: int) -> int:
+    """Units of all of the job's training in bf16, where nobody has to agree on its bits."""
     terms = manifest.terms
     tokens = terms.rounds * terms.seats * terms.steps * terms.tokens_per_step
     operations = tokens * token_operations(manifest.model, manifest.lora)
-    return token_price(operations, rented_flop_price())
+    dollars = token_price(operations, rented_flop_price())
+    return -(-dollars // parts_of(decimals))
 
 
 def _expected(draft: Draft, pace: Pace) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from atoll.job.draft import Draft
-from atoll.job.event_text import rounds_text, tokens
-from atoll.job.groups import duration_text, size_text, tokens_text
+from atoll.job.event_text import coin, rounds_text, tokens
+from atoll.job.groups import duration_text, size_text, units_text
 from atoll.job.incentives import DRIFT, Incentives
 from atoll.job.plan import sum_of_windows
 from atoll.job.quote import Quote
@@ -25,10 +25,10 @@ def report(draft: Draft, look: Quote) -> str:
         f"data       {look.train_tokens:,} tokens to train on",
         *(draft.read.lines() if draft.read else []),
         *_survives(manifest, look.kept_share),
-        f"price      {tokens_text(look.budget_wei)} tokens at most: "
+        f"price      {units_text(look.budget_wei)} tokens at most: "
         f"{tokens(look.training_wei)} for training, {tokens(look.fees_wei)} for audits, of which "
         f"an honest job spends {tokens(look.verification_wei)}",
-        f"gas        {look.gas:,} at most, {tokens(look.gas_wei)} of the chain's coin",
+        f"gas        {look.gas:,} at most, {coin(look.gas_wei)} of the chain's coin",
         f"time       about {duration_text(max(1, look.seconds_expected))} with members like this "
         f"machine; a round at its longest {duration_text(sums)}; closed after "
         f"{duration_text(look.seconds_at_most)}",

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from atoll.job.compute_prices import GPUS, REFERENCE
 from atoll.job.draft import Draft
-from atoll.job.event_text import rounds_text, tokens
-from atoll.job.groups import duration_text, tokens_text
+from atoll.job.event_text import coin, rounds_text, tokens
+from atoll.job.groups import duration_text, units_text
 from atoll.job.quote import Quote
 from atoll.protocol.types import Terms
 
@@ -54,8 +54,8 @@ def summary(draft: Draft, look: Quote) -> str:
         f"{rounds_text(look.rounds)} of {manifest.inner.steps} steps, {terms.seats} seats",
         f"data       {look.train_tokens:,} tokens, of which {trained_tokens(terms):,} are trained "
         "on, counted each time",
-        f"price      {tokens_text(look.budget_wei)} tokens at most, of which the unspent "
-        f"come back, and {tokens(look.gas_wei)} of the chain's coin for gas",
+        f"price      {units_text(look.budget_wei)} tokens at most, of which the unspent "
+        f"come back, and {coin(look.gas_wei)} of the chain's coin for gas",
         f"a million  {tokens(million_wei(terms, look))} tokens at most for a million tokens "
         f"trained on; rented, in bf16, about {tokens(rented_million_wei(terms, look))} dollars (an "
         f"H100 at {float(GPUS[REFERENCE].hourly):g} an hour)",

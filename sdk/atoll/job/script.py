@@ -14,6 +14,7 @@ from atoll.job.groups import wei_of
 from atoll.job.loop_thread import run
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
+from atoll.protocol.token_units import parts_of
 
 
 def train_model(
@@ -32,7 +33,7 @@ def train_model(
 
     Args:
         data: files and folders.
-        budget: never exceeded; wei, or tokens as text. The price follows from it where the job
+        budget: never exceeded; tokens as text, or wei. The price follows from it where the job
             writes none, as "demo" does.
         job: a spec, as of `preset("nano").but({"rounds": 2})`, or a preset's name.
         folder: where the model goes, as for `JobHandle.result`.
@@ -44,17 +45,19 @@ def train_model(
     check_folder(Path(folder))
     paths = [data] if isinstance(data, str | Path) else data
     spec = preset(job) if isinstance(job, str) else job
-    mine = {"data.paths": [str(path) for path in paths], "money.budget": wei_of(budget)}
-    return run(partial(_train, spec.but(mine), folder, config, tell))
+    mine = spec.but({"data.paths": [str(path) for path in paths]})
+    wei_of(budget)  # what is no amount is refused before any work is done for it
+    return run(partial(_train, mine, budget, folder, config, tell))
 
 
 async def _train(
-    spec: JobSpec, folder: str | Path, config: ClientConfig | None, tell: Tell
+    spec: JobSpec, budget: int | str, folder: str | Path, config: ClientConfig | None, tell: Tell
 ) -> Path:
-    assert spec.money.budget is not None  # `train` has set it
     async with Client.from_env(config) as client:
+        units = wei_of(budget)
+        spec = spec.but({"money.budget": units * parts_of(client.deployment.decimals)})
         tell("prepares the text")
-        job = await client.submit(spec, max_spend=spec.money.budget)
+        job = await client.submit(spec, max_spend=units)
         tell(f"job {job.id} is paid; the data is served at {client.session.url}")
         await job.wait(tell)
         return await job.result(folder)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from atoll.chain.deploy import DEFAULT_PARAMS
+from atoll.chain.deploy import default_params
 from atoll.job.asking import asking
 from atoll.job.draft import Draft, PreparedParts, write_draft
 from atoll.job.hub import pin_hub
@@ -23,6 +23,7 @@ from atoll.job.prepare_manifest import (
 )
 from atoll.job.spec import JobSpec
 from atoll.job.submissions import key_of
+from atoll.protocol.token_units import decimals_used
 from atoll.storage.local import LocalStore
 
 
@@ -41,8 +42,7 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     spec, init = await asyncio.to_thread(prepare_weights, spec, store)
     text = await asyncio.to_thread(prepare_text, spec, store, on_progress)
     data = text.spec(spec.evaluate.batches)
-    usual = DEFAULT_PARAMS
-    floors = BondFloors(usual.min_provider_bond, usual.min_verifier_bond, usual.winner_share_bps)
+    floors = BondFloors.of(default_params(decimals_used()), decimals_used())
     key, now = key_of(spec, data, init), int(time.time())
     timed = find_spec("torch") is not None
     async with asking(None if timed else answer_by_shape) as ask:

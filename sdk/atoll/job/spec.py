@@ -60,11 +60,13 @@ from atoll.protocol.method_spec import (
 from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.optimisers import INNER_FIELDS, INNER_OPTIMISERS
 from atoll.protocol.rules import RULES
+from atoll.protocol.token_units import MOST_DECIMALS, parts_of
 from atoll.protocol.types import ZERO_DIGEST, Digest, Terms
 from atoll.service.messages import explain, sentences
 
 KAPPA: Final = "2.5"
 """Of the distance check: one honest int8 update in a thousand is beyond it (docs/attacks.md)."""
+MILLION: Final = 10**6
 ONLY_COMPUTED_FROM: Final = frozenset({"budget", "flop_price", "gas_price"})
 """Of [money]: what other amounts follow from, and no manifest has."""
 _OPTIMIZER, _WEIGHT_DECAY = "adamw", "0.1"
@@ -161,7 +163,12 @@ class JobSpec(Group):
         return self.of(document)
 
     def resolve(
-        self, data: DataSpec, init: InitSpec | None, numerics: NumericsSpec, now: int
+        self,
+        data: DataSpec,
+        init: InitSpec | None,
+        numerics: NumericsSpec,
+        now: int,
+        decimals: int = MOST_DECIMALS,
     ) -> Manifest:
         """The job's manifest.
 
@@ -170,9 +177,11 @@ class JobSpec(Group):
             init: of prepared first weights; None draws them from `init.seed`.
             numerics: what the submitter's machine reproduces.
             now: unix seconds; the job is created then, and expires `lifetime` later.
+            decimals: of the token that the job is paid in.
 
         Raises:
-            ConfigError: something is left out that has to be computed first (`atoll.job.plan`).
+            ConfigError: something is left out that has to be computed first (`atoll.job.plan`), or
+                an amount is finer than the token.
             ManifestError: the choices do not fit together.
         """
         spec = self.as_method()
@@ -187,8 +196,11 @@ class JobSpec(Group):
                 f"left out and not computed yet: {', '.join(open_fields)}",
                 next_step="complete the job with atoll.job.plan.complete, or write them down",
             )
+        amounts = _amounts(spec, spec.model.seq, decimals)
         try:
-            manifest = _build(spec, spec.model, data=data, init=init, numerics=numerics, now=now)
+            manifest = _build(
+                spec, spec.model, amounts, data=data, init=init, numerics=numerics, now=now
+            )
         except ValidationError as error:
             message = f"the job: {sentences(error, Manifest)}"
             raise ManifestError(message, next_step="change the job's options") from error
@@ -255,6 +267,7 @@ def robust_f(seats: int, rule: str) -> int:
 def _build(
     spec: JobSpec,
     model: ModelSpec,
+    amounts: Mapping[str, int],
     *,
     data: DataSpec,
     init: InitSpec | None,
@@ -281,7 +294,7 @@ def _build(
         codec=codec,
         robust=RobustSpec(rule=method.rule, f=f, kappa=KAPPA),
         tables=_tables(model, inner, spec.rounds),
-        terms=_terms(spec, f, inner.batch * model.seq, now),
+        terms=_terms(spec, f, amounts, tokens_per_step=inner.batch * model.seq, now=now),
     )
 
 
@@ -351,9 +364,32 @@ def audit_rate(audit: Audit, f: int) -> int:
     return rate_of_chance(Fraction(audit.rate or 1)) if f else 0
 
 
-def _terms(spec: JobSpec, f: int, tokens_per_step: int, now: int) -> Terms:
+def segment_pay(price_per_million: int, tokens: int, decimals: int) -> int:
+    """Units of a segment of so many tokens, rounded up: what has a price is not free."""
+    return -(-price_per_million * tokens // (MILLION * parts_of(decimals)))
+
+
+def _amounts(spec: JobSpec, seq: int, decimals: int) -> dict[str, int]:
+    """The terms' amounts, in units of the token. Raises ConfigError of one that is no whole one."""
+    tokens = spec.inner.segment * spec.inner.batch * seq
+    amounts = {"segment_pay": segment_pay(spec.money.price_per_million or 0, tokens, decimals)}
+    for name, value in spec.money:
+        if name in ONLY_COMPUTED_FROM or name == "price_per_million":
+            continue
+        units, rest = divmod(value, parts_of(decimals))
+        if rest:
+            raise ConfigError(
+                f"money.{name} is finer than the network's token, which has {decimals} decimals",
+                next_step="round it, or leave it out",
+            )
+        amounts[name] = units
+    return amounts
+
+
+def _terms(
+    spec: JobSpec, f: int, amounts: Mapping[str, int], *, tokens_per_step: int, now: int
+) -> Terms:
     windows = {f"{name}_seconds": value for name, value in spec.windows if name not in _MEASURES}
-    money = {name: value for name, value in spec.money if name not in ONLY_COMPUTED_FROM}
     members = dict(spec.members)
     needed = RULES[method_chosen(spec.method).rule].minimum(f)
     rate = audit_rate(spec.audit, f)
@@ -370,7 +406,7 @@ def _terms(spec: JobSpec, f: int, tokens_per_step: int, now: int) -> Terms:
         program=ZERO_DIGEST,
         **members,
         **windows,
-        **money,
+        **amounts,
     )
 
 

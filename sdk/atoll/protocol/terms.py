@@ -57,7 +57,7 @@ _WIDTHS: Final[dict[str, int]] = {
     "steps": _U32,
     "segment_steps": _U32,
     "tokens_per_step": _U64,
-    "price_per_token": _U128,
+    "segment_pay": _U128,
     "sign_fee": _U128,
     "duty_fee": _U128,
     "provider_bond": _U128,

@@ -27,7 +27,8 @@ Bitmap = NewType("Bitmap", int)
 Wei = NewType("Wei", int)
 
 TOKEN = 10**18
-"""One whole token, or one coin of the chain, in wei."""
+"""One coin of the chain in wei, and one token in the parts that a job file counts it in, whatever
+its `decimals()` (`token_units`)."""
 ZERO_DIGEST = Digest(bytes(32))
 NO_BITS = Bitmap(0)
 NO_HOLDER = HolderId(0)
@@ -137,7 +138,8 @@ class Terms:
     steps: int
     segment_steps: int
     tokens_per_step: int
-    price_per_token: int
+    segment_pay: int
+    """P, in units of the token: of each segment done."""
     sign_fee: int
     duty_fee: int
     provider_bond: int
@@ -152,9 +154,9 @@ class Terms:
         return self.steps // self.segment_steps
 
     @property
-    def segment_pay(self) -> int:
-        """P, in wei."""
-        return self.segment_steps * self.tokens_per_step * self.price_per_token
+    def segment_tokens(self) -> int:
+        """Tokens of text that a segment trains on."""
+        return self.segment_steps * self.tokens_per_step
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 
 from atoll.protocol.holders import Holder
 from atoll.protocol.obligations import Duty, Obligation, obligations_of
-from atoll.protocol.types import TOKEN, Phase, Role, Terms
+from atoll.protocol.token_units import whole_token
+from atoll.protocol.types import Phase, Role, Terms
 from atoll.protocol.views import JobView
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.game import NoMove, SendMove
@@ -66,7 +67,7 @@ def _slashes(state: State[S]) -> Iterator[HealthStatus]:
     for holder in _ours(state.view, state):
         if holder.is_slashed:
             who = f"{holder.role.name.lower()} {holder.id}"
-            what = f"{who} was slashed, {holder.bond / TOKEN:g} tokens"
+            what = f"{who} was slashed, {holder.bond / whole_token():g} tokens"
             text = f"job {job}: our {what} are left of its bond; it does not join again"
             yield HealthStatus("slashed", text, f"atoll judge games {job}")
 

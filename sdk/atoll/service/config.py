@@ -127,7 +127,7 @@ class FeeConfig(_Section):
 
     @property
     def per_stake(self) -> float:
-        """Wei of the coin that a transaction may cost for each wei that is at stake in it."""
+        """Coins that a transaction may cost for each token that is at stake in it."""
         return self.bond_share * (self.token_in_coin or 0.0)
 
 
@@ -135,8 +135,8 @@ class PolicySection(_Section):
     """What jobs a service may stake on; a job that is refused costs nothing.
 
     Attributes:
-        least_price_wei: a provider's pay for a trained token. Where it is 0, jobs that pay nothing
-            for training are taken, too.
+        least_million_wei: a provider's pay for a million trained tokens, in units of the network's
+            token. Where it is 0, jobs that pay nothing for training are taken, too.
         least_fee_wei: a verifier's fee for replaying a seat's round. Where it is 0, jobs that pay
             nothing for audits or signatures are taken, too.
         least_per_hour: tokens that an hour of this machine's work has to earn, as it measures
@@ -160,7 +160,7 @@ class PolicySection(_Section):
             `least_per_hour`.
     """
 
-    least_price_wei: int = Field(default=1, ge=0)
+    least_million_wei: int = Field(default=1, ge=0)
     least_fee_wei: int = Field(default=1, ge=0)
     least_per_hour: float | None = Field(default=None, gt=0)
     least_move_s: int | None = Field(default=None, ge=0)

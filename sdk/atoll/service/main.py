@@ -27,7 +27,7 @@ import structlog
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import address_of
 from atoll.errors import AtollError, of_disk
-from atoll.protocol.types import TOKEN
+from atoll.protocol.token_units import whole_token
 from atoll.service.config import ServiceConfig, read_config
 from atoll.service.journal import Belongs
 from atoll.service.log_files import Lines, lines_to, log_file
@@ -178,7 +178,7 @@ def _teller(speaks: Speaks) -> Callable[..., MutableMapping[str, Any]]:
 def _in_tokens(event: MutableMapping[str, Any]) -> dict[str, str]:
     """An event's amounts of wei as a person reads them."""
     amounts = {name: event[name] for name in ("amount", "bond") if name in event}
-    return {f"{name}_tokens": f"{Decimal(wei) / TOKEN:f}" for name, wei in amounts.items()}
+    return {f"{name}_tokens": f"{Decimal(wei) / whole_token():f}" for name, wei in amounts.items()}
 
 
 def _warnings_only(_: Any, level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

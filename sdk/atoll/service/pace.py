@@ -129,6 +129,11 @@ def round_earnings(role: Role, terms: Terms) -> int:
     return duties // (ALWAYS * terms.min_verifiers) + terms.sign_fee
 
 
+def million_pay(terms: Terms) -> int:
+    """Units that a million trained tokens are paid, rounded up: what pays something is no gift."""
+    return -(-terms.segment_pay * 10**6 // terms.segment_tokens)
+
+
 def longest_round(terms: Terms) -> int:
     """Seconds of a round that uses its windows up, until the next one begins."""
     return terms.train_seconds + terms.reveal_seconds + terms.merge_seconds

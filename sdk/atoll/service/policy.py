@@ -17,10 +17,11 @@ from atoll.numerics.state_layout import param_count
 from atoll.protocol.clocks import absolute_end
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.terms import MOVES, WINDOWS
-from atoll.protocol.types import TOKEN, Role, Terms
+from atoll.protocol.token_units import whole_token
+from atoll.protocol.types import Role, Terms
 from atoll.service.config import PolicySection
 from atoll.service.needs import Machine, least_disk, memory_of
-from atoll.service.pace import Pace, earned_per_hour, loads_of
+from atoll.service.pace import Pace, earned_per_hour, loads_of, million_pay
 
 MOVE_SECONDS: Final = 60
 """That a transaction may take until everybody has seen it: five blocks of 12 s."""
@@ -53,8 +54,8 @@ def terms_refusal(policy: PolicySection, terms: Terms, role: Role, move: int) ->
     """
     bond = terms.provider_bond if role is Role.PROVIDER else terms.verifier_bond
     most = policy.largest_bond
-    if most is not None and bond > most * TOKEN:
-        return f"its bond is {bond / TOKEN:g} tokens, and policy.largest_bond is {most:g}"
+    if most is not None and bond > most * whole_token():
+        return f"its bond is {bond / whole_token():g} tokens, and policy.largest_bond is {most:g}"
     return _pay_refusal(policy, terms, role) or clock_refusal(terms, move)
 
 
@@ -62,11 +63,11 @@ def _pay_refusal(policy: PolicySection, terms: Terms, role: Role) -> str:
     """Of a job that pays too little; and of one that pays somebody nothing, whose work waits for
     members that do not come.
     """
-    price, fee = policy.least_price_wei, policy.least_fee_wei
+    price, fee = policy.least_million_wei, policy.least_fee_wei
     least_price = price if role is Role.PROVIDER else min(price, 1)
     least_fee = fee if role is Role.VERIFIER else min(fee, 1)
     for paid, what, least, name in (
-        (terms.price_per_token, "a token", least_price, "least_price_wei"),
+        (million_pay(terms), "a million tokens", least_price, "least_million_wei"),
         (terms.duty_fee, "a replay", least_fee, "least_fee_wei"),
         (terms.sign_fee, "a signature", min(fee, 1), "least_fee_wei"),
     ):
@@ -151,9 +152,9 @@ def pace_refusal(policy: PolicySection, role: Role, manifest: Manifest, pace: Pa
                 f"policy.most_of_window is {most:g}"
             )
     earned = earned_per_hour(role, manifest, pace)
-    if least is not None and earned < least * TOKEN:
+    if least is not None and earned < least * whole_token():
         return (
-            f"earns {earned / TOKEN:.3g} tokens an hour of this machine, and "
+            f"earns {earned / whole_token():.3g} tokens an hour of this machine, and "
             f"policy.least_per_hour is {least:g}"
         )
     return ""
@@ -168,8 +169,9 @@ def check_stake(policy: PolicySection, lacking: int, staked: int, wallet: int) -
     share = Fraction(str(policy.largest_share))
     owned = staked + wallet
     if staked + lacking > share * owned:
+        token = whole_token()
         raise NotOurPolicy(
-            f"would stake {(staked + lacking) / TOKEN:g} of {owned / TOKEN:g} tokens, and "
+            f"would stake {(staked + lacking) / token:g} of {owned / token:g} tokens, and "
             f"policy.largest_share is {policy.largest_share:g}",
             next_step="send the account more tokens, or raise largest_share in [policy]",
         )

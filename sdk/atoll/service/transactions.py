@@ -19,6 +19,7 @@ from atoll.chain.txfile import QUEUE_FILE, read_intents
 from atoll.chain.txqueue import TxQueue
 from atoll.chain.txrecords import Intent, TxState
 from atoll.errors import ChainError, ConfigError
+from atoll.protocol.token_units import parts_of
 from atoll.service.config import ServiceConfig
 from atoll.service.control import ask
 from atoll.service.journal import Belongs, Journal
@@ -86,6 +87,7 @@ async def opened_queue(config: ServiceConfig) -> AsyncIterator[TxQueue]:
                 with closing(Journal(config.journal_file, whose)) as journal:
                     pair = journal.pair
             cap, per_stake = config.fees.max_fee_gwei * GWEI, config.fees.per_stake
+            per_stake *= parts_of(deployment.decimals)
             bids = QueueConfig(fee_cap=cap, fee_per_stake=per_stake, pair=pair)
             with closing(TxQueue(chain, account, path, bids)) as queue:
                 yield queue

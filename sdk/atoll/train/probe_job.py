@@ -81,7 +81,7 @@ _TERMS: Final = {
     "train_seconds": 1, "reveal_seconds": 1, "merge_seconds": 1,
     "audit_seconds": 1, "open_seconds": 1, "key_seconds": 1, "window_seconds": 2,
     "ready_seconds": 1, "game_seconds": 1, "move_seconds": 1, "claim_seconds": 1, "expiry": 1,
-    "steps": 2, "segment_steps": 1, "tokens_per_step": 256, "price_per_token": "0",
+    "steps": 2, "segment_steps": 1, "tokens_per_step": 256, "segment_pay": "0",
     "sign_fee": "0", "duty_fee": "0", "provider_bond": "80", "verifier_bond": "80",
     "program": _ZERO,
 }  # fmt: skip

@@ -84,7 +84,7 @@ class Chain:
         self.receipt: dict[str, Any] = {}
         owner = SUBMITTER
         self.rich(owner)
-        token = self.deploy("AtollToken", owner, 10**9 * TOKEN)
+        token = self.deploy("AtollToken", owner, 10**9 * TOKEN, 18)
         self.token, self.policy = token, self.deploy(policy)
         delays, policies = (7 * 86_400, 2 * 86_400, LONGEST_GAME), [self.policy.address]
         config = self.deploy("Config", token.address, owner, PARAMS, *delays, policies)

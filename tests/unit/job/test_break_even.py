@@ -52,18 +52,18 @@ def test_at_the_price_of_break_even_nothing_is_left(role: Role) -> None:
     prices = MemberPrices(rent=0.5)
     even = break_even_of(role, MANIFEST, PACE, prices)
     assert even.price_wei is not None
-    name = "price_per_token" if role is Role.PROVIDER else "duty_fee"
-    ratio = even.price_wei / getattr(TERMS, name)
-    changes = {name: even.price_wei}
-    if role is Role.VERIFIER:
-        changes["sign_fee"] = int(TERMS.sign_fee * ratio)
+    if role is Role.PROVIDER:
+        changes = {"segment_pay": even.price_wei * TERMS.segment_tokens // 10**6}
+    else:
+        ratio = even.price_wei / TERMS.duty_fee
+        changes = {"duty_fee": even.price_wei, "sign_fee": int(TERMS.sign_fee * ratio)}
     terms = make_terms(**changes)
     again = break_even_of(role, MANIFEST.model_copy(update={"terms": terms}), PACE, prices)
     assert again.net == pytest.approx(0, abs=1e-6)
 
 
 def test_a_free_job_breaks_even_at_no_price() -> None:
-    manifest = MANIFEST.model_copy(update={"terms": make_terms(price_per_token=0)})
+    manifest = MANIFEST.model_copy(update={"terms": make_terms(segment_pay=0)})
     even = break_even_of(Role.PROVIDER, manifest, PACE, MemberPrices())
     assert even.price_wei is None
     assert "no price" in "\n".join(even.lines("provider"))
@@ -84,7 +84,7 @@ def test_it_stands_in_what_feasibility_says() -> None:
     dear = feasibility_of("provider", MANIFEST, PACE, machine, prices=MemberPrices(rent=9))
     text = "\n".join(dear.lines())
     assert "rent 9" in text
-    assert f"breaks even at {dear.even.price_wei} wei for a trained token" in text
+    assert f"breaks even at {dear.even.price_wei} wei for a million trained tokens" in text
     assert f"a bond of {TERMS.provider_bond / TOKEN:.6g} tokens" in text
     plain = dear.to_json_value()["even"]
     assert plain["price_wei"] == str(dear.even.price_wei)

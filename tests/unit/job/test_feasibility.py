@@ -115,12 +115,12 @@ async def test_a_machine_that_is_far_too_slow_is_told_so() -> None:
         await pace_of(MANIFEST, never, seconds=0.01)
 
 
-@pytest.mark.parametrize(("role", "name"), [("provider", "price"), ("verifier", "fee")])
+@pytest.mark.parametrize(("role", "name"), [("provider", "million"), ("verifier", "fee")])
 def test_the_floor_is_where_an_hour_of_such_a_job_earns_a_token(role: str, name: str) -> None:
     found = feasibility_of(role, MANIFEST, PACE, LARGE)
     assert found.floor_wei is not None
     paid = (
-        {"price_per_token": found.floor_wei}
+        {"segment_pay": found.floor_wei * MANIFEST.terms.segment_tokens // 10**6}
         if role == "provider"
         else {"duty_fee": found.floor_wei, "sign_fee": found.floor_wei // 2}
     )  # as in the terms
@@ -131,5 +131,5 @@ def test_the_floor_is_where_an_hour_of_such_a_job_earns_a_token(role: str, name:
 
 
 def test_who_is_paid_nothing_has_no_floor() -> None:
-    found = feasibility_of("provider", with_terms(price_per_token=0), PACE, LARGE)
+    found = feasibility_of("provider", with_terms(segment_pay=0), PACE, LARGE)
     assert (found.hourly_wei, found.floor_wei) == (0, None)

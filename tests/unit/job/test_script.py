@@ -27,12 +27,14 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         return Path(folder)
 
     async def submit(spec: Any, *, max_spend: int) -> SimpleNamespace:
-        assert (spec.data.paths, max_spend) == (("text",), 10**18)
+        assert (spec.data.paths, spec.money.budget, max_spend) == (("text",), 10**30, 10**18)
         return SimpleNamespace(id=7, wait=wait, result=result)
 
     @asynccontextmanager
     async def client(_: object) -> AsyncIterator[SimpleNamespace]:
-        yield SimpleNamespace(submit=submit, session=SimpleNamespace(url="http://here"))
+        here = SimpleNamespace(url="http://here")
+        network = SimpleNamespace(decimals=6)
+        yield SimpleNamespace(submit=submit, session=here, deployment=network)
 
     monkeypatch.setattr(Client, "from_env", client)
     return tmp_path / "model"

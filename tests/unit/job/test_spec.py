@@ -112,7 +112,7 @@ def test_numbers_are_written_bare_and_amounts_as_text() -> None:
         ('[audit]\nnumerics = "native"', ("there is no audit.numerics", "rate")),
         ('[money]\nbudget = "-1"', ("money.budget is '-1'", "from 0 up")),
         ('[money]\nbudget = "much"', ("money.budget is 'much'", "no amount of tokens")),
-        ('[money]\nbudget = "1e-19"', ("money.budget", "whole number of wei")),
+        ('[money]\nbudget = "1e-19"', ("money.budget", "whole number of units")),
         ('[money]\nbudget = "1e999999"', ("money.budget", "out of bounds")),
         ("[money]\nbudget = true", ("money.budget is True",)),
         ("[members]\nseats = 257", ("members.seats is 257", "256")),
@@ -203,7 +203,7 @@ def test_every_key_path_can_be_set() -> None:
 
 
 def test_what_is_excluded_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"lifetime, money\.price_per_token"):
+    with pytest.raises(ConfigError, match=r"lifetime, money\.price_per_million"):
         preset("nano").resolve(DATA, None, NUMERICS, NOW)
     for spec in (JobSpec(), preset("finetune")):
         with pytest.raises(ConfigError, match="no model") as caught:
@@ -373,10 +373,11 @@ def test_the_demo_s_fees_are_computed_as_everybody_s() -> None:
     """Of its price, and of a replay and a merge as they are, not of what a page looks well with."""
     demo, _ = priced(preset("demo"))
     tokens = demo.inner.steps * demo.inner.batch * 64
-    assert demo.money.price_per_token is not None
-    assert demo.money.duty_fee == tokens * demo.money.price_per_token * 11 // 10
+    assert demo.money.price_per_million is not None
+    pay = tokens * demo.money.price_per_million // 10**6
+    assert demo.money.duty_fee == pay * 11 // 10
     # A tenth of a replay at most: what its updates cost to fetch is more than that.
-    assert demo.money.sign_fee == tokens * 11 // 10 // 10 * demo.money.price_per_token
+    assert demo.money.sign_fee == pay * 11 // 100
 
 
 @pytest.mark.parametrize("optimizer", INNER_OPTIMISERS)

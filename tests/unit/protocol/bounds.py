@@ -106,7 +106,7 @@ TERMS = [
     ("steps", 1, 1024),
     ("segment_steps", 1, 744),
     ("tokens_per_step", 1, (2**64 - 1) // 744),
-    ("price_per_token", 0, 2**128 - 1),
+    ("segment_pay", 0, 2**128 - 1),
     ("sign_fee", 0, 2**128 - 1),
     ("duty_fee", 0, 2**128 - 1),
     ("provider_bond", 80, 2**128 - 1),

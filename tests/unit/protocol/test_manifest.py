@@ -77,7 +77,7 @@ def test_a_manifest_is_frozen() -> None:
 def test_terms_that_differ_from_the_chains_are_refused() -> None:
     manifest = make_manifest()
     manifest.check_terms(terms_hash(manifest.terms))
-    cheaper = replace(manifest.terms, price_per_token=1)
+    cheaper = replace(manifest.terms, segment_pay=1)
     with pytest.raises(ManifestError, match="not the ones on chain"):
         manifest.check_terms(terms_hash(cheaper))
 

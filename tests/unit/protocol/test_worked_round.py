@@ -45,7 +45,7 @@ TEXT = (Path(__file__).parents[3] / "sdk/atoll/protocol/SPEC-ROUNDS.md").read_te
 ROUND_ID = RoundId(Domain(31337, Address("0x" + "00" * 19 + "01")), JobId(1), RoundIndex(2))
 TERMS = make_terms(
     rounds=10, seats=4, slots=3, f=1, audit_rate=2, last_rate=2, steps=40, segment_steps=10,
-    tokens_per_step=100, price_per_token=1, sign_fee=50, duty_fee=300, provider_bond=80_000,
+    tokens_per_step=100, segment_pay=1_000, sign_fee=50, duty_fee=300, provider_bond=80_000,
     verifier_bond=80_000, audit_seconds=600, open_seconds=60, key_seconds=60, window_seconds=1_200,
 )  # fmt: skip
 SEGMENTS = {SeatIndex(2): 4, SeatIndex(0): 4, SeatIndex(1): 3, SeatIndex(3): 4}

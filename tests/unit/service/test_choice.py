@@ -31,7 +31,7 @@ PAYS = 10**12
 
 
 def offered(job: int, price: int = PAYS, net: Network | None = None) -> JobView:
-    net = net or Network(make_terms(price_per_token=price))
+    net = net or Network(make_terms(segment_pay=price))
     return replace(net.view, job_id=JobId(job))
 
 
@@ -167,7 +167,7 @@ def test_a_job_without_a_free_place_is_the_last_to_be_taken() -> None:
 
 def captured(**terms: int) -> tuple[Market, Network]:
     """We have the first seat of a job that waits, and room for one job."""
-    net = Network(make_terms(price_per_token=1, **terms))
+    net = Network(make_terms(segment_pay=1, **terms))
     market = Market(offered(1, net=net))
     market.vet(1, 1)
     market.bring(1)

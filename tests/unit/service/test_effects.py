@@ -435,7 +435,7 @@ async def test_what_no_busy_machine_explains_is_measured_once(context: Any) -> N
 @pytest.mark.parametrize(
     ("role", "policy", "reason"),
     [
-        ("provider", {"least_price_wei": 10**30}, "policy.least_price_wei"),
+        ("provider", {"least_million_wei": 10**30}, "policy.least_million_wei"),
         ("verifier", {"least_fee_wei": 10**30}, "policy.least_fee_wei"),
         ("provider", {"largest_bond": 1e-18}, "policy.largest_bond"),
         ("verifier", {"largest_bond": 1e-18}, "policy.largest_bond"),
@@ -578,7 +578,7 @@ async def test_who_has_a_place_owes_its_rounds_whatever_the_policy_says_now(cont
     net = Network(MANIFEST.terms)
     net.join(ME, 0)
     view = replace(net.view, spec_cid=MANIFEST.cid(), terms_hash=terms_hash(MANIFEST.terms))
-    bounds = {"least_price_wei": 10**30, "most_parameters": 1, "most_of_window": 1e-9}
+    bounds = {"least_million_wei": 10**30, "most_parameters": 1, "most_of_window": 1e-9}
     context.config.policy = PolicySection(**bounds)
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     done = await effects(context).run(view, spec_of(view))

@@ -72,24 +72,24 @@ def test_a_chain_is_one_for_development_by_its_number_and_its_endpoints(
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("name", ["price_per_token", "sign_fee", "duty_fee"])
+@pytest.mark.parametrize("name", ["segment_pay", "sign_fee", "duty_fee"])
 def test_a_price_or_fee_of_zero_is_refused_unless_it_is_asked_for(name: str, role: Role) -> None:
     """Whoever is paid nothing does not come, and the job waits with all others' bonds."""
     free = replace(PATIENT, **{name: 0})
     assert "pays 0 wei" in terms_refusal(TEMPLATE, free, role, 0)
     assert terms_refusal(TEMPLATE, replace(PATIENT, **{name: 1}), role, 0) == ""
-    volunteers = PolicySection(least_price_wei=0, least_fee_wei=0)
+    volunteers = PolicySection(least_million_wei=0, least_fee_wei=0)
     assert terms_refusal(volunteers, free, role, 0) == ""
 
 
 def test_the_other_roles_floor_is_none_of_ours() -> None:
-    floors = PolicySection(least_price_wei=TOKEN, least_fee_wei=TOKEN)
-    cheap = replace(PATIENT, price_per_token=TOKEN, duty_fee=1, sign_fee=1)
+    floors = PolicySection(least_million_wei=TOKEN, least_fee_wei=TOKEN)
+    cheap = replace(PATIENT, segment_pay=TOKEN, duty_fee=1, sign_fee=1)
     assert terms_refusal(floors, cheap, Role.PROVIDER, 0) == ""
     assert "least_fee_wei" in terms_refusal(floors, cheap, Role.VERIFIER, 0)
-    dear = replace(PATIENT, price_per_token=1, duty_fee=TOKEN, sign_fee=1)
+    dear = replace(PATIENT, segment_pay=1, duty_fee=TOKEN, sign_fee=1)
     assert terms_refusal(floors, dear, Role.VERIFIER, 0) == ""
-    assert "least_price_wei" in terms_refusal(floors, dear, Role.PROVIDER, 0)
+    assert "least_million_wei" in terms_refusal(floors, dear, Role.PROVIDER, 0)
 
 
 def longest_end(terms: Terms) -> int:

@@ -16,7 +16,8 @@ from atoll.job.ledger.round_rows import Row, round_rows
 from atoll.job.ledger.seat_rows import EMPTY, SeatRows
 from atoll.job.ledger.work import tokens_paid
 from atoll.protocol import events as ev
-from atoll.protocol.types import TOKEN, RoundIndex, SeatIndex
+from atoll.protocol.token_units import whole_token
+from atoll.protocol.types import RoundIndex, SeatIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +116,8 @@ def _round(
         merged=row["merged"],
         tokens=tokens,
         total_tokens=total_tokens,
-        cost=int(row["cost_wei"]) / TOKEN,
-        total_cost=total_wei / TOKEN,
+        cost=int(row["cost_wei"]) / whole_token(),
+        total_cost=total_wei / whole_token(),
         loss_before=before,
         loss=after,
         is_settled=is_settled,
@@ -148,7 +149,7 @@ def seat_history(ledger: Ledger) -> list[SeatHistory]:
                     segments=row.segments,
                     tokens=paid.get(SeatIndex(seat), 0),
                     seconds=seconds_between(opened.get(round), committed),
-                    paid=row.paid_wei / TOKEN,
+                    paid=row.paid_wei / whole_token(),
                     text=row.text,
                 )
             )

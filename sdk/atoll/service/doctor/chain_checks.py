@@ -15,6 +15,7 @@ from atoll.chain.response_checks import header, quantity
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.urls import redact
 from atoll.errors import AtollError, ChainError, KeystoreError
+from atoll.protocol.token_units import whole_token
 from atoll.protocol.types import TOKEN, Address, BlockRef, Role
 from atoll.service.doctor.findings import Finding, Level, failure, ok, warning
 from atoll.service.doctor.subject import Subject
@@ -197,14 +198,14 @@ async def _check_bond(chain: AtollChain, account: Address, wanted: str | None) -
     staked = sum([(await chain.stake(account, role)).active for role in Role])
     parameters = (await read_parameters(chain))["Config"]["params"]
     least = min(int(value) for name, value in parameters.items() if name.endswith("Bond"))
-    text = f"{account} has {wallet / TOKEN:g} tokens and {staked / TOKEN:g} staked"
+    text = f"{account} has {wallet / whole_token():g} tokens and {staked / whole_token():g} staked"
     if wallet + staked < least:
-        step = f"send it at least {least / TOKEN:g} tokens; a job may ask for more"
+        step = f"send it at least {least / whole_token():g} tokens; a job may ask for more"
         owner = wanted or (await chain.ownership(account)).owner
         if owner.lower() != account.lower():
             add = f"`atoll stake add AMOUNT --as ROLE --node {account}` by the key of {owner}"
-            step = f"{add}, once it owns the account; {least / TOKEN:g} tokens at least"
-        return [failure("bond", f"{text}; no bond is below {least / TOKEN:g}", step)]
+            step = f"{add}, once it owns the account; {least / whole_token():g} tokens at least"
+        return [failure("bond", f"{text}; no bond is below {least / whole_token():g}", step)]
     return [ok("bond", text)]
 
 
@@ -224,7 +225,8 @@ async def _check_owner(chain: AtollChain, account: Address, wanted: str | None) 
     within_reach = sum(stake.active + stake.unbonding for stake in stakes)
     if not within_reach:
         return ok("owner", f"{account} owns itself, and nothing is staked")
-    text = f"whoever has this machine's key can take {within_reach / TOKEN:g} staked tokens and pay"
+    tokens = within_reach / whole_token()
+    text = f"whoever has this machine's key can take {tokens:g} staked tokens and pay"
     step = f"`atoll stake owner propose ADDRESS`, a key kept elsewhere, then accept for {account}"
     return warning("owner", text, step)
 

@@ -15,7 +15,7 @@ class Subject:
 
     Attributes:
         fee_cap: wei a gas that are never exceeded but by what keeps a bond.
-        fee_per_stake: wei of the coin that a transaction may cost for each wei at stake in it.
+        fee_per_stake: coins that a transaction may cost for each token at stake in it.
         owner: who shall own the account; None leaves that open.
         device: where it trains and replays; None is what the environment says.
         store_dir: where blocks are kept; its quota is `quota_bytes`.
