@@ -11,6 +11,8 @@ contract Config is IConfig, Ownable2Step {
     uint16 public constant MAX_PENALTY_BPS = 1_250;
     uint16 public constant MAX_SHARE_BPS = 5_000;
     uint32 public constant MAX_MIN_WINDOW = 1 days;
+    uint32 public constant MAX_MIN_MOVE = 1 hours;
+    uint32 public constant MAX_MIN_PUNISHABLE = 3 days;
     uint128 public constant LOWEST_BOND = 80; // an eighth of it is something
     uint128 public constant MAX_MIN_BOND = 1e30;
 
@@ -142,6 +144,8 @@ contract Config is IConfig, Ownable2Step {
         _requireBetween("penaltyBps", params_.penaltyBps, 1, MAX_PENALTY_BPS);
         _requireBetween("winnerShareBps", params_.winnerShareBps, 0, MAX_SHARE_BPS);
         _requireBetween("minWindow", params_.minWindow, 1, MAX_MIN_WINDOW);
+        _requireBetween("minMove", params_.minMove, 1, MAX_MIN_MOVE);
+        _requireBetween("minPunishable", params_.minPunishable, 1, MAX_MIN_PUNISHABLE);
         _requireBetween("minProviderBond", params_.minProviderBond, LOWEST_BOND, MAX_MIN_BOND);
         _requireBetween("minVerifierBond", params_.minVerifierBond, LOWEST_BOND, MAX_MIN_BOND);
     }

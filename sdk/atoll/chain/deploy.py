@@ -18,6 +18,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from atoll.chain.abi import input_types, load_artifact, registry
+from atoll.chain.default_params import default_params
 from atoll.chain.deployment import Deployment
 from atoll.chain.prices import ask_prices
 from atoll.chain.response_checks import data, header, quantity, receipt, tx_hash
@@ -48,14 +49,6 @@ FAMILIES = (
     "UpdateProofSteps",
 )
 """The judge's contracts of operations, by op >> 8."""
-DEFAULT_PARAMS = Params(
-    penalty_bps=100,
-    winner_share_bps=3000,
-    min_window=1,
-    min_provider_bond=TOKEN,
-    min_verifier_bond=TOKEN,
-)
-"""What the configuration contract starts with; penalties and shares in basis points of a bond."""
 _G1_ADD = "0x" + (0x0B).to_bytes(20, "big").hex()
 """EIP-2537's addition of two points; of nothing and nothing here, which is nothing of 128 bytes."""
 BID_SECONDS = 20.0  # more than a block of any chain that we know
@@ -73,6 +66,7 @@ class DeployConfig:
         token: an ERC-20 with permit and without transfer fees; None makes a new one.
         supply: wei of a new token, all of it the deployer's.
         owner: of the configuration; None is the deployer.
+        params: None is the chain's own (`default_params`).
         unbonding_delay, change_delay: seconds.
         timeout: seconds until a transaction that no block takes is an error.
     """
@@ -80,7 +74,7 @@ class DeployConfig:
     token: Address | None = None
     supply: int = 10**9 * TOKEN
     owner: Address | None = None
-    params: Params = DEFAULT_PARAMS
+    params: Params | None = None
     unbonding_delay: int = 7 * DAY
     change_delay: int = 2 * DAY
     timeout: float = 120.0
@@ -114,6 +108,15 @@ async def deploy(
         await provider.disconnect()
 
 
+async def ask_chain_id(rpc: Sequence[str]) -> int:
+    """The number of the chain behind these endpoints. Raises RpcUnavailable, ChainError."""
+    provider = FailoverProvider(list(rpc), chain_id=None)
+    try:
+        return await provider.ask("eth_chainId", (), quantity)
+    finally:
+        await provider.disconnect()
+
+
 class _Deployer:
     def __init__(
         self, provider: FailoverProvider, account: LocalAccount, config: DeployConfig
@@ -131,7 +134,10 @@ class _Deployer:
         self._first_nonce = await self._ask(
             quantity, "eth_getTransactionCount", self._sender, "latest"
         )
-        self._plan(await self._has_bls())
+        if (chain_id := self._provider.chain_id) is None:
+            raise ChainError("the endpoint named no chain id")
+        params = self._config.params or default_params(chain_id)
+        self._plan(params, has_bls=await self._has_bls())
         head = await self._ask(header, "eth_getBlockByNumber", "latest", False)
         prices = await ask_prices(self._provider, head, TIP)
         self._tip, self._burnt = min(prices.tip, MOST_TIP), 2 * prices.base_fee
@@ -150,9 +156,6 @@ class _Deployer:
                 f"no block took the deployment within {self._config.timeout:.0f} seconds",
                 next_step="check that the chain makes blocks",
             ) from error
-        chain_id = self._provider.chain_id
-        if chain_id is None:
-            raise ChainError("the endpoint named no chain id")
         return Deployment(chain_id, min(blocks), self._addresses)
 
     def _groups(self) -> Iterator[tuple[int, int]]:
@@ -173,7 +176,7 @@ class _Deployer:
         except RpcRefused:  # a node that knows the address as taken and no such operation
             return False
 
-    def _plan(self, has_bls: bool) -> None:
+    def _plan(self, params: Params, *, has_bls: bool) -> None:
         config, at = self._config, self._addresses
         owner = config.owner or self._sender
         if config.token is None:
@@ -187,8 +190,7 @@ class _Deployer:
             policies.append(at["BlsPolicy"])
         longest = config.unbonding_delay + LONGEST_MOVES
         delays = (config.unbonding_delay, config.change_delay, longest)
-        params = astuple(config.params)
-        self._create("Config", at["AtollToken"], owner, params, *delays, policies)
+        self._create("Config", at["AtollToken"], owner, astuple(params), *delays, policies)
         self._create("Stakes", at["Config"])
         self._plan_judge(longest)
         # The escrow's code names the contracts that it asks, which come after it.

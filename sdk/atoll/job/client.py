@@ -193,10 +193,7 @@ class Client(Connection):
             await asyncio.sleep(self.config.poll_seconds)
 
     async def _floors(self) -> BondFloors:
-        params = await self.chain.ask(views.params())
-        return BondFloors(
-            params.min_provider_bond, params.min_verifier_bond, params.winner_share_bps
-        )
+        return BondFloors.of(await self.chain.ask(views.params()))
 
     async def estimate(self, manifest: Manifest) -> Estimate:
         """The most a job can cost, by the contract's own arithmetic, and what is there."""

@@ -7,7 +7,7 @@ nothing. What is written down is never changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 from typing import Any
@@ -28,9 +28,10 @@ from atoll.job.verification import Duties, affordable, guarded, share_text
 from atoll.protocol.audit_fees import MEGA, REPLAY_MARGIN, SIGNATURE_GAS, signature_fee
 from atoll.protocol.committee_draws import COMMITTEE, LAST_AUDITORS
 from atoll.protocol.method_spec import reset_period_of
-from atoll.protocol.terms import MIN_BOND
+from atoll.protocol.terms import MIN_BOND, MIN_MOVES, clock_floors
+from atoll.protocol.types import Params
 from atoll.service.pace import EVALUATED_PART, MERGE_SECONDS, TRACE_STEPS, Pace
-from atoll.service.policy import GAME_MOVES, MOVE_SECONDS
+from atoll.service.policy import MOVE_SECONDS
 
 CLOCK = MOVE_SECONDS
 DAY = 86_400
@@ -41,13 +42,29 @@ their updates costs more, an auditor fetches them anyway."""
 
 @dataclass(frozen=True, slots=True)
 class BondFloors:
-    """What a network asks for: the least bonds, wei, and the part of a slashed one, in basis
-    points, that goes to who won it and is not burnt.
+    """What a network asks for: the least bonds, wei, the part of a slashed one, in basis points,
+    that goes to who won it and is not burnt; and the least seconds of clocks, by field of the
+    terms.
     """
 
     provider_bond: int = 0
     verifier_bond: int = 0
     winner_share_bps: int = 0
+    clocks: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, params: Params) -> BondFloors:
+        """Of a network's parameters."""
+        return cls(
+            provider_bond=params.min_provider_bond,
+            verifier_bond=params.min_verifier_bond,
+            winner_share_bps=params.winner_share_bps,
+            clocks=clock_floors(params),
+        )
+
+    def clock(self, name: str) -> int:
+        """The least seconds of `windows.` this name."""
+        return self.clocks.get(f"{name}_seconds", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +173,10 @@ def _windows(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
     most = reset_period_rounds(spec)
     whole = "a replay of the round" if most == 1 else f"a replay of {most} rounds"
     # The disputed segment is run for its steps' digests, and again up to the step.
-    game = ceil(most * train + costs.segment + TRACE_STEPS * costs.step) + GAME_MOVES * CLOCK
-    return {
+    work = ceil(most * train + costs.segment + TRACE_STEPS * costs.step) + MIN_MOVES * CLOCK
+    game = max(work, floors.clock("game"))
+    rests = ", and the chain may take no transaction for so long" if game > work else ""
+    chosen: dict[str, tuple[int, str]] = {
         "windows.train": (
             _window(train),
             f"{_many(count, 'segment')} of {_many(spec.inner.segment, 'step')}; {speed}; "
@@ -178,9 +197,16 @@ def _windows(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
         "windows.key": (_window(CLOCK), "one transaction, some blocks after the openings"),
         "windows.window": (2 * game, "a dispute's clock, twice"),
         "windows.ready": (_window(train), "the data and the model over that line"),
-        "windows.game": (game, f"{whole}, a segment of it again, a step's trace, ten minutes"),
+        "windows.game": (
+            game,
+            f"{whole}, a segment of it again, a step's trace, ten minutes{rests}",
+        ),
         "windows.move": (CLOCK, "one transaction"),
         "windows.claim": (30 * DAY, "a month to take what is left"),
+    }
+    return {
+        path: (max(seconds, floors.clock(path.removeprefix("windows."))), why)
+        for path, (seconds, why) in chosen.items()
     }
 
 
