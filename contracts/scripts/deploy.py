@@ -46,8 +46,9 @@ FAMILIES = (
     UpdateProofSteps,
 )
 """By op >> 8."""
-PARAMS = (100, 3_000, 1, ETHER, ETHER)
-"""penaltyBps, winnerShareBps, minWindow, minProviderBond, minVerifierBond."""
+PARAMS = (100, 3_000, 1, 1, 1, ETHER, ETHER)
+"""penaltyBps, winnerShareBps, minWindow, minMove, minPunishable, minProviderBond, minVerifierBond:
+of a development chain (`atoll.chain.default_params`)."""
 
 
 G1_ADD = "0x000000000000000000000000000000000000000b"

@@ -13,6 +13,8 @@ contract Config is IConfig, Ownable2Step {
     /// A seat could else buy its auditor's silence with what a game would pay the auditor, and save more.
     uint256 private constant MIN_SHARE_BPS = 2_300;
     uint32 public constant MAX_MIN_WINDOW = 1 days;
+    uint32 public constant MAX_MIN_MOVE = 1 hours;
+    uint32 public constant MAX_MIN_PUNISHABLE = 3 days;
     uint128 public constant LOWEST_BOND = 80; // an eighth of it is something
     uint128 public constant MAX_MIN_BOND = 1e30;
 
@@ -144,6 +146,8 @@ contract Config is IConfig, Ownable2Step {
         _requireBetween("penaltyBps", params_.penaltyBps, 1, MAX_PENALTY_BPS);
         _requireBetween("winnerShareBps", params_.winnerShareBps, MIN_SHARE_BPS, MAX_SHARE_BPS);
         _requireBetween("minWindow", params_.minWindow, 1, MAX_MIN_WINDOW);
+        _requireBetween("minMove", params_.minMove, 1, MAX_MIN_MOVE);
+        _requireBetween("minPunishable", params_.minPunishable, 1, MAX_MIN_PUNISHABLE);
         _requireBetween("minProviderBond", params_.minProviderBond, LOWEST_BOND, MAX_MIN_BOND);
         _requireBetween("minVerifierBond", params_.minVerifierBond, LOWEST_BOND, MAX_MIN_BOND);
     }

@@ -168,7 +168,7 @@ class Contracts:
         self.settled: list[Past] = []
         self.funded, self.claimed, self.refunded, self.burnt, self.burnt_to = funded, 0, 0, 0, 0
         self.lost_credits = 0  # halves of lost pay that whoever showed a key gets: not burnt
-        params = Params(PENALTY_BPS, WINNER_BPS, 1, 80, 80)
+        params = Params(PENALTY_BPS, WINNER_BPS, 1, 1, 1, 80, 80)
         spec = (digest("spec"), cid("spec"), digest("terms"), self.terms, params)
         self.emit(ev.JobCreated(self.job, address("submitter"), *spec, address("policy"), funded))
         self.credits: dict[Address, int] = {}

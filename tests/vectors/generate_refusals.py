@@ -31,6 +31,7 @@ HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]
 NOW = 1_800_000_000
 LONGEST_GAME = 10_000
+MIN_MOVE, MIN_PUNISHABLE = 3, 40
 PLACES: Mapping[type[BaseModel], tuple[str, ...]] = {
     ModelSpec: ("model",),
     RopeScalingSpec: ("model", "rope_scaling"),
@@ -108,7 +109,7 @@ def held_by_both() -> Iterator[tuple[str, int, bool]]:
         if name == "expiry":
             continue
         for value in (low - 1, low, high, high + 1):
-            if value < 0:
+            if value < 0 or (name, value) == ("game_seconds", low):  # too few moves (below)
                 continue
             try:
                 check_terms(replace(BASE, **{name: value}))
@@ -128,6 +129,11 @@ def held_by_the_contract() -> Iterator[tuple[str, int, bool]]:
     most = (LONGEST_GAME - 2 * BASE.game_seconds) // 40
     for value in (most, most + 1):
         yield "move_seconds", value, value == most
+    # Of a network whose transactions take three seconds, and whose chain may stand still for 40.
+    for value in (MIN_MOVE - 1, MIN_MOVE):
+        yield "move_seconds", value, value == MIN_MOVE
+    for value in (MIN_PUNISHABLE - 1, MIN_PUNISHABLE):
+        yield "game_seconds", value, value == MIN_PUNISHABLE
     yield "program", 0, False
     yield "program", 1, True
 
@@ -148,7 +154,8 @@ def terms() -> Json:
     return {
         "base": f"0x{encoded.hex()}",
         "deployment": {
-            "longestGame": LONGEST_GAME, "minBond": 80, "minWindow": 1, "now": NOW,
+            "longestGame": LONGEST_GAME, "minBond": 80, "minMove": MIN_MOVE,
+            "minPunishable": MIN_PUNISHABLE, "minWindow": 1, "now": NOW,
         },
         "heldByBoth": columns(held_by_both()),
         "heldByTheContract": columns(held_by_the_contract()),

@@ -6,6 +6,8 @@ struct Params {
     uint16 penaltyBps; // of a bond, for a first missed duty
     uint16 winnerShareBps; // of a slashed bond, to whoever won the game
     uint32 minWindow; // seconds that no window of a job is below
+    uint32 minMove; // nor what a game leaves free for each move
+    uint32 minPunishable; // nor either side's allowance in a game: so long a chain may take nobody's transaction
     uint128 minProviderBond;
     uint128 minVerifierBond;
 }

@@ -14,12 +14,14 @@ library TermsCheck {
     uint256 internal constant LONGEST_ROUND = 60 days;
     uint256 internal constant LONGEST_JOB = 5 * 365 days;
     uint256 internal constant MAX_MOVES = 40;
+    uint256 internal constant MIN_MOVES = 10; // that an allowance has time for
 
     error TermOutOfRange(string name, uint256 value, uint256 lowest, uint256 highest);
 
     function requireValid(Terms calldata t, Params memory p, uint256 longestGame) internal view {
         _requireCounts(t);
-        _requireWindows(t, p.minWindow, longestGame);
+        _requireWindows(t, p.minWindow);
+        _requireClocks(t, p, longestGame);
         _between("steps", t.steps, 1, type(uint32).max);
         _between("segmentSteps", t.segmentSteps, 1, t.steps < MAX_SEGMENT_STEPS ? t.steps : MAX_SEGMENT_STEPS);
         _between("steps", t.steps % t.segmentSteps, 0, 0);
@@ -43,7 +45,7 @@ library TermsCheck {
         _between("lastRate", t.lastRate, 0, LOWEST_RATE);
     }
 
-    function _requireWindows(Terms calldata t, uint256 least, uint256 longestGame) private view {
+    function _requireWindows(Terms calldata t, uint256 least) private view {
         uint256 highest = type(uint32).max;
         _between("trainSeconds", t.trainSeconds, least, highest);
         _between("revealSeconds", t.revealSeconds, least, highest);
@@ -52,15 +54,24 @@ library TermsCheck {
         _between("openSeconds", t.openSeconds, least, highest);
         _between("keySeconds", t.keySeconds, least, highest);
         _between("readySeconds", t.readySeconds, least, highest);
-        _between("gameSeconds", t.gameSeconds, least, highest);
-        _between("moveSeconds", t.moveSeconds, 1, highest);
         _between("claimSeconds", t.claimSeconds, least, highest);
-        _between("game", 2 * uint256(t.gameSeconds) + MAX_MOVES * t.moveSeconds, 1, longestGame);
         _between("windowSeconds", t.windowSeconds, 2 * uint256(t.gameSeconds), highest);
         uint256 windows = uint256(t.trainSeconds) + t.revealSeconds + t.mergeSeconds + t.auditSeconds + t.openSeconds
             + t.keySeconds + t.windowSeconds;
         _between("windows", windows, 1, LONGEST_ROUND);
         _between("expiry", t.expiry, block.timestamp + 1, block.timestamp + LONGEST_JOB);
+    }
+
+    /// @dev Whoever is late in a game loses a bond. So the allowance, which a game has once, is as
+    /// long as a chain may stand still or keep a transaction out; a move's own seconds are not, or
+    /// forty moves would hold a window open for weeks.
+    function _requireClocks(Terms calldata t, Params memory p, uint256 longestGame) private pure {
+        uint256 least = MIN_MOVES * p.minMove;
+        if (least < p.minWindow) least = p.minWindow;
+        if (least < p.minPunishable) least = p.minPunishable;
+        _between("gameSeconds", t.gameSeconds, least, type(uint32).max);
+        _between("moveSeconds", t.moveSeconds, p.minMove, type(uint32).max);
+        _between("game", 2 * uint256(t.gameSeconds) + MAX_MOVES * t.moveSeconds, 1, longestGame);
     }
 
     function _between(string memory name, uint256 value, uint256 lowest, uint256 highest) private pure {

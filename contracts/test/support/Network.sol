@@ -84,7 +84,7 @@ abstract contract Network is Check {
         token = IERC20(token_);
         trainer = Trainer(deployed("Trainer", ""));
         address[] memory policies = deployPolicies();
-        Params memory params = Params(100, 3_000, 10, 1 ether, 1 ether);
+        Params memory params = Params(100, 3_000, 10, 5, 150, 1 ether, 1 ether);
         config =
             Config(deployed("Config", abi.encode(token_, address(this), params, 7 days, 2 days, LONGEST, policies)));
         stakes = Stakes(deployed("Stakes", abi.encode(config)));

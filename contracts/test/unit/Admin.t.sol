@@ -21,7 +21,7 @@ contract AdminTest is Network {
     uint256 internal constant CHANGE_DELAY = 2 days;
 
     function defaultParams() internal pure returns (Params memory) {
-        return Params(100, 3_000, 10, 1 ether, 1 ether);
+        return Params(100, 3_000, 10, 5, 150, 1 ether, 1 ether);
     }
 
     function test_P39_ownershipMovesInTwoSteps() public allHome {
@@ -73,11 +73,16 @@ contract AdminTest is Network {
         config.applyPolicy();
     }
 
-    function testFuzz_P39_settersAreBounded(uint16 penalty, uint16 share, uint32 window, uint128 bond) public {
-        Params memory p = Params(penalty, share, window, bond, bond);
+    function testFuzz_P39_settersAreBounded(uint16 penalty, uint16 share, uint32[3] memory clocks, uint128 bond)
+        public
+    {
+        Params memory p = Params(penalty, share, clocks[0], clocks[1], clocks[2], bond, bond);
         bool isWithin =
-            penalty >= 1 && penalty <= 1_250 && share >= 2_300 && share <= 5_000 && window >= 1 && window <= 1 days;
-        isWithin = isWithin && bond >= 80 && bond <= 1e30;
+            penalty >= 1 && penalty <= 1_250 && share >= 2_300 && share <= 5_000 && bond >= 80 && bond <= 1e30;
+        uint32[3] memory most = [uint32(1 days), 1 hours, 3 days];
+        for (uint256 i = 0; i < 3; i++) {
+            isWithin = isWithin && clocks[i] >= 1 && clocks[i] <= most[i];
+        }
         if (!isWithin) vm.expectPartialRevert(Config.OutOfBounds.selector);
         config.proposeParams(p);
     }
@@ -120,7 +125,7 @@ contract AdminTest is Network {
     function test_P06_P10_changesReachNoOpenJob() public allHome {
         uint256 jobId = start();
         uint256 end = rounds.absoluteEnd(jobId);
-        Params memory p = Params(1_250, 5_000, 1 days, 1e30, 1e30);
+        Params memory p = Params(1_250, 5_000, 1 days, 1 hours, 3 days, 1e30, 1e30);
         config.proposeParams(p);
         vm.warp(block.timestamp + CHANGE_DELAY);
         config.applyParams();

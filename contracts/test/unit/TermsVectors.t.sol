@@ -10,6 +10,8 @@ import {Check} from "../support/Check.sol";
 contract TermsVectorsTest is Check {
     string internal json;
     uint256 internal longestGame;
+    uint32 internal minMove = 1;
+    uint32 internal minPunishable;
 
     function setUp() public {
         json = vm.readFile("../tests/vectors/terms.json");
@@ -23,6 +25,8 @@ contract TermsVectorsTest is Check {
 
     function test_whatTheDeploymentAndItsClockBound() public {
         longestGame = vm.parseJsonUint(json, ".deployment.longestGame");
+        minMove = uint32(vm.parseJsonUint(json, ".deployment.minMove"));
+        minPunishable = uint32(vm.parseJsonUint(json, ".deployment.minPunishable"));
         compare(".heldByTheContract");
     }
 
@@ -67,6 +71,7 @@ contract TermsVectorsTest is Check {
         uint128 bond = uint128(vm.parseJsonUint(json, ".deployment.minBond"));
         Params memory p;
         (p.minWindow, p.minProviderBond, p.minVerifierBond) = (uint32(least), bond, bond);
+        (p.minMove, p.minPunishable) = (minMove, minPunishable);
         TermsCheck.requireValid(t, p, longestGame);
     }
 }

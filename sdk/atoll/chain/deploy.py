@@ -18,6 +18,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from atoll.chain.abi import input_types, load_artifact, registry
+from atoll.chain.default_params import default_params
 from atoll.chain.deployment import Deployment
 from atoll.chain.prices import ask_prices
 from atoll.chain.response_checks import data, header, quantity, receipt, tx_hash
@@ -55,23 +56,6 @@ FAMILIES = (
     "UpdateProofSteps",
 )
 """The judge's contracts of operations, by op >> 8."""
-DEFAULT_PARAMS = Params(
-    penalty_bps=100,
-    winner_share_bps=3000,
-    min_window=1,
-    min_provider_bond=TOKEN,
-    min_verifier_bond=TOKEN,
-)
-"""What the configuration contract starts with, of a token with 18 decimals; penalties and shares in
-basis points of a bond."""
-
-
-def default_params(decimals: int) -> Params:
-    """The same bonds in a token of so many decimals."""
-    bond = 10**decimals
-    return replace(DEFAULT_PARAMS, min_provider_bond=bond, min_verifier_bond=bond)
-
-
 _G1_ADD = "0x" + (0x0B).to_bytes(20, "big").hex()
 """EIP-2537's addition of two points; of nothing and nothing here, which is nothing of 128 bytes."""
 _DECIMALS = "0x313ce567"
@@ -92,7 +76,7 @@ class DeployConfig:
         decimals, supply: of a new token: its decimals, and how many whole ones there are, all of
             them the deployer's.
         owner: of the configuration; None is the deployer.
-        params: in units of the token; None are the usual ones.
+        params: in units of the token; None is the chain's own (`default_params`).
         unbonding_delay, change_delay: seconds.
         timeout: seconds until a transaction that no block takes is an error.
     """
@@ -144,6 +128,15 @@ async def decimals_of(provider: FailoverProvider, token: Address) -> int:
     return checked_decimals(int.from_bytes(answer, "big"))
 
 
+async def ask_chain_id(rpc: Sequence[str]) -> int:
+    """The number of the chain behind these endpoints. Raises RpcUnavailable, ChainError."""
+    provider = FailoverProvider(list(rpc), chain_id=None)
+    try:
+        return await provider.ask("eth_chainId", (), quantity)
+    finally:
+        await provider.disconnect()
+
+
 class _Deployer:
     def __init__(
         self, provider: FailoverProvider, account: LocalAccount, config: DeployConfig
@@ -162,9 +155,12 @@ class _Deployer:
         self._first_nonce = await self._ask(
             quantity, "eth_getTransactionCount", self._sender, "latest"
         )
+        if (chain_id := self._provider.chain_id) is None:
+            raise ChainError("the endpoint named no chain id")
         token, new = self._config.token, checked_decimals(self._config.decimals)
-        self._decimals = new if token is None else await decimals_of(self._provider, token)
-        self._plan(await self._has_bls())
+        decimals = new if token is None else await decimals_of(self._provider, token)
+        params = self._config.params or default_params(chain_id, decimals)
+        self._plan(params, has_bls=await self._has_bls())
         head = await self._ask(header, "eth_getBlockByNumber", "latest", False)
         prices = await ask_prices(self._provider, head, TIP)
         self._tip, self._burnt = min(prices.tip, MOST_TIP), 2 * prices.base_fee
@@ -183,10 +179,7 @@ class _Deployer:
                 f"no block took the deployment within {self._config.timeout:.0f} seconds",
                 next_step="check that the chain makes blocks",
             ) from error
-        chain_id = self._provider.chain_id
-        if chain_id is None:
-            raise ChainError("the endpoint named no chain id")
-        return Deployment(chain_id, min(blocks), self._addresses, decimals=self._decimals)
+        return Deployment(chain_id, min(blocks), self._addresses, decimals=decimals)
 
     def _groups(self) -> Iterator[tuple[int, int]]:
         """Steps that one block can hold, in order: some nodes forget what waits for a second."""
@@ -206,7 +199,7 @@ class _Deployer:
         except RpcRefused:  # a node that knows the address as taken and no such operation
             return False
 
-    def _plan(self, has_bls: bool) -> None:
+    def _plan(self, params: Params, *, has_bls: bool) -> None:
         config, at = self._config, self._addresses
         owner = config.owner or self._sender
         if config.token is None:
@@ -221,8 +214,7 @@ class _Deployer:
             policies.append(at["BlsPolicy"])
         longest = config.unbonding_delay + LONGEST_MOVES
         delays = (config.unbonding_delay, config.change_delay, longest)
-        params = astuple(config.params or default_params(self._decimals))
-        self._create("Config", at["AtollToken"], owner, params, *delays, policies)
+        self._create("Config", at["AtollToken"], owner, astuple(params), *delays, policies)
         self._create("Stakes", at["Config"])
         self._plan_judge(longest)
         # The escrow's code names the contracts that it asks, which come after it.

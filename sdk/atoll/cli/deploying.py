@@ -30,9 +30,8 @@ from atoll.errors import ChainError, ConfigError, StorageError
 
 if TYPE_CHECKING:
     from atoll.chain.contracts import AtollChain
-    from atoll.chain.deploy import DeployConfig
     from atoll.chain.deployment import Deployment
-    from atoll.protocol.types import Address
+    from atoll.protocol.types import Address, Params
 
 T = TypeVar("T")
 app = typer.Typer(
@@ -76,7 +75,8 @@ def deploy(
 
     A deployment that is cut short is begun anew by the next one: what is there then is nobody's.
     """
-    from atoll.chain.deploy import DeployConfig, default_params
+    from atoll.chain.default_params import default_params
+    from atoll.chain.deploy import DeployConfig, ask_chain_id
     from atoll.chain.deploy import deploy as put_on_chain
     from atoll.chain.deployment import checked_explorer
     from atoll.chain.keys import load_key
@@ -88,17 +88,19 @@ def deploy(
         raise ConfigError("which key deploys?", next_step="pass --keystore FILE")
     chosen = known_address(token, "--token")
     use_decimals(decimals if chosen is None else asyncio.run(_decimals(rpc, chosen)))
+    chain_id = asyncio.run(ask_chain_id(rpc.split(",")))
+    params = parameters(default_params(chain_id, decimals_used()), settings or [])
     config = DeployConfig(
         token=chosen,
         decimals=decimals_used(),
         supply=supply,
         owner=known_address(owner, "--owner"),
-        params=parameters(default_params(decimals_used()), settings or []),
+        params=params,
         unbonding_delay=unbonding_days * DAY,
         change_delay=change_days * DAY,
     )
     account = load_key(keystore.expanduser(), password_from(password_file))
-    _agree(config, account.address, yes=yes, json=json)
+    _agree(params, config.owner or account.address, account.address, yes=yes, json=json)
     made = asyncio.run(put_on_chain(rpc.split(","), account, config))
     made = replace(made, explorer=explorer)
     _save(made, out, json=json)
@@ -240,12 +242,11 @@ async def _decimals(rpc: str, token: Address) -> int:
         await provider.disconnect()
 
 
-def _agree(config: DeployConfig, payer: str, *, yes: bool, json: bool) -> None:
+def _agree(params: Params, owner: str, payer: str, *, yes: bool, json: bool) -> None:
     """Says what is deployed, and asks, unless told not to. Raises ConfigError."""
-    assert config.params is not None  # `deploy` has chosen them
-    for name, value in asdict(config.params).items():
+    for name, value in asdict(params).items():
         say(f"{name:<20} {shown(name, value)}")
-    say(f"owner {config.owner or payer}; gas is paid by {payer}")
+    say(f"owner {owner}; gas is paid by {payer}")
     agree("deploy a network", yes=yes, as_json=json)
 
 

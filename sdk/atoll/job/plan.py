@@ -7,7 +7,7 @@ nothing. What is written down is never changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 from typing import Any, Self
@@ -37,11 +37,11 @@ from atoll.protocol.audit_fees import MEGA, REPLAY_MARGIN, SIGNATURE_GAS, signat
 from atoll.protocol.audit_rates import ALWAYS, RATES, Incentive, most_of
 from atoll.protocol.committee_draws import COMMITTEE
 from atoll.protocol.method_spec import reset_period_of
-from atoll.protocol.terms import MIN_BOND
+from atoll.protocol.terms import MIN_BOND, MIN_MOVES, clock_floors
 from atoll.protocol.token_units import MOST_DECIMALS, parts_of
 from atoll.protocol.types import Params
 from atoll.service.pace import EVALUATED_PART, MERGE_SECONDS, TRACE_STEPS, Pace, most_drawn
-from atoll.service.policy import GAME_MOVES, MOVE_SECONDS
+from atoll.service.policy import MOVE_SECONDS
 
 CLOCK = MOVE_SECONDS
 DAY = 86_400
@@ -52,22 +52,33 @@ their updates costs more, an auditor fetches them anyway."""
 
 @dataclass(frozen=True, slots=True)
 class BondFloors:
-    """What a network asks for: the least bonds, in parts of a token as a job file has them, the
-    part of a slashed one, in basis points, that goes to who won it and is not burnt, and the
-    decimals of its token, in whose units computed amounts are rounded up.
+    """What a network asks for: the least bonds, in parts of a token as a job file has them; the part
+    of a slashed one, in basis points, that goes to who won it and is not burnt; the decimals of its
+    token, in whose units computed amounts are rounded up; and the least seconds of clocks, by field
+    of the terms.
     """
 
     provider_bond: int = 0
     verifier_bond: int = 0
     winner_share_bps: int = 0
     decimals: int = MOST_DECIMALS
+    clocks: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, params: Params, decimals: int) -> Self:
         """Of a deployment's parameters, which are in units of its token."""
         parts = parts_of(decimals)
-        provider, verifier = params.min_provider_bond * parts, params.min_verifier_bond * parts
-        return cls(provider, verifier, params.winner_share_bps, decimals)
+        return cls(
+            provider_bond=params.min_provider_bond * parts,
+            verifier_bond=params.min_verifier_bond * parts,
+            winner_share_bps=params.winner_share_bps,
+            decimals=decimals,
+            clocks=clock_floors(params),
+        )
+
+    def clock(self, name: str) -> int:
+        """The least seconds of `windows.` this name."""
+        return self.clocks.get(f"{name}_seconds", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +187,10 @@ def _windows(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
     most = reset_period_rounds(spec)
     whole = "a replay of the round" if most == 1 else f"a replay of {most} rounds"
     # The disputed segment is run for its steps' digests, and again up to the step.
-    game = ceil(most * train + costs.segment + TRACE_STEPS * costs.step) + GAME_MOVES * CLOCK
-    return {
+    work = ceil(most * train + costs.segment + TRACE_STEPS * costs.step) + MIN_MOVES * CLOCK
+    game = max(work, floors.clock("game"))
+    rests = ", and the chain may take no transaction for so long" if game > work else ""
+    chosen: dict[str, tuple[int, str]] = {
         "windows.train": (
             _window(train),
             f"{_many(count, 'segment')} of {_many(spec.inner.segment, 'step')}; {speed}; "
@@ -198,9 +211,16 @@ def _windows(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
         "windows.key": (_window(CLOCK), "one transaction, some blocks after the openings"),
         "windows.window": (2 * game, "a dispute's clock, twice"),
         "windows.ready": (_window(train), "the data and the model over that line"),
-        "windows.game": (game, f"{whole}, a segment of it again, a step's trace, ten minutes"),
+        "windows.game": (
+            game,
+            f"{whole}, a segment of it again, a step's trace, ten minutes{rests}",
+        ),
         "windows.move": (CLOCK, "one transaction"),
         "windows.claim": (30 * DAY, "a month to take what is left"),
+    }
+    return {
+        path: (max(seconds, floors.clock(path.removeprefix("windows."))), why)
+        for path, (seconds, why) in chosen.items()
     }
 
 

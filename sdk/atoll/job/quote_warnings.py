@@ -31,6 +31,7 @@ def warnings_of(draft: Draft, pace: Pace, deters: Incentives) -> tuple[str, ...]
     manifest = draft.manifest
     return (
         *_refused(manifest),
+        *_below_floors(draft),
         *_too_short(manifest, pace),
         *_too_few(draft, pace),
         *_of_terms(manifest.terms, deters),
@@ -51,6 +52,21 @@ def _refused(manifest: Manifest) -> list[str]:
     ]
     reasons = filter(None, dict.fromkeys(found))
     return [f"members refuse such a job by themselves: {why}" for why in reasons]
+
+
+def _below_floors(draft: Draft) -> list[str]:
+    """Clocks that the network's contracts refuse."""
+    terms, d = draft.manifest.terms, duration_text
+    below = {
+        name.removesuffix("_seconds"): (getattr(terms, name), least)
+        for name, least in draft.floors.clocks.items()
+        if getattr(terms, name) < least
+    }
+    return [
+        f"windows.{name} is {d(given)}, and such a network takes no less than {d(least)}; raise it "
+        "or leave it out"
+        for name, (given, least) in below.items()
+    ]
 
 
 def _too_short(manifest: Manifest, pace: Pace) -> list[str]:

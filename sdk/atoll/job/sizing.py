@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from atoll.chain.deploy import default_params
+from atoll.chain.default_params import BASE, default_params
 from atoll.job.asking import asking
 from atoll.job.draft import Draft, PreparedParts, write_draft
 from atoll.job.hub import pin_hub
@@ -31,8 +31,8 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     """Prepares text and weights in this home's store, measures, and completes the job. Without
     torch nothing is measured: the model's shape says what it can, and a note says so.
 
-    Bonds are at least those of a network with the usual parameters; `on_progress` is told how far
-    the preparation of the text is, from another thread.
+    Bonds and clocks are at least those of a network on Base with the usual parameters;
+    `on_progress` is told how far the preparation of the text is, from another thread.
 
     Raises:
         AtollError: as `Client.draft`.
@@ -42,7 +42,7 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     spec, init = await asyncio.to_thread(prepare_weights, spec, store)
     text = await asyncio.to_thread(prepare_text, spec, store, on_progress)
     data = text.spec(spec.evaluate.batches)
-    floors = BondFloors.of(default_params(decimals_used()), decimals_used())
+    floors = BondFloors.of(default_params(BASE, decimals_used()), decimals_used())
     key, now = key_of(spec, data, init), int(time.time())
     timed = find_spec("torch") is not None
     async with asking(None if timed else answer_by_shape) as ask:

@@ -12,7 +12,7 @@ from dataclasses import asdict, fields
 from typing import Final
 
 from atoll.errors import ManifestError
-from atoll.protocol.types import ZERO_DIGEST, Digest, Terms
+from atoll.protocol.types import ZERO_DIGEST, Digest, Params, Terms
 
 MAX_SEATS: Final = 256
 MAX_SLOTS: Final = 256
@@ -30,6 +30,8 @@ LONGEST_SECONDS: Final = 60 * 24 * 3600
 """All windows of a round together."""
 MOVES: Final = 40
 """Of a game, at most."""
+MIN_MOVES: Final = 10
+"""That either side's allowance in a game has time for."""
 MAX_ROUNDS: Final = (1 << 24) - 2
 """A holder's first and last are numbers of 24 bits, the largest of which is none."""
 _U8, _U16, _U32, _U64, _U128 = (1 << n for n in (8, 16, 32, 64, 128))
@@ -115,6 +117,17 @@ def check_terms(terms: Terms) -> None:
     _require(tokens < _U64, f"{tokens} tokens a seat and round do not fit in 64 bits")
     together = sum(getattr(terms, name) for name in WINDOWS)
     _require(together <= LONGEST_SECONDS, f"windows of {together} s, above {LONGEST_SECONDS}")
+
+
+def clock_floors(params: Params) -> dict[str, int]:
+    """The least seconds that a deployment takes, by field of the terms.
+
+    Whoever is late in a game loses a bond. So a game's allowance, which it has once, is as long as
+    the chain may stand still or keep a transaction out; a move's own seconds need not be.
+    """
+    windows = dict.fromkeys((*WINDOWS, "ready_seconds", "claim_seconds"), params.min_window)
+    game = max(MIN_MOVES * params.min_move, params.min_window, params.min_punishable)
+    return windows | {"move_seconds": params.min_move, "game_seconds": game}
 
 
 def shown_bytes(segment: int, micro_batches: int) -> int:

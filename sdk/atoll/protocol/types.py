@@ -166,6 +166,9 @@ class Params:
     penalty_bps: int
     winner_share_bps: int
     min_window: int
+    min_move: int
+    min_punishable: int
+    """Seconds that the chain may take nobody's transaction: the floor of a game's allowances."""
     min_provider_bond: int
     min_verifier_bond: int
 

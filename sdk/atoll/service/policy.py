@@ -16,7 +16,7 @@ from atoll.errors import AtollError
 from atoll.numerics.state_layout import param_count
 from atoll.protocol.clocks import absolute_end
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.terms import MOVES, WINDOWS
+from atoll.protocol.terms import MIN_MOVES, MOVES, WINDOWS
 from atoll.protocol.token_units import whole_token
 from atoll.protocol.types import Role, Terms
 from atoll.service.config import PolicySection
@@ -25,8 +25,6 @@ from atoll.service.pace import Pace, earned_per_hour, loads_of, million_pay
 
 MOVE_SECONDS: Final = 60
 """That a transaction may take until everybody has seen it: five blocks of 12 s."""
-GAME_MOVES: Final = 10
-"""So many transactions a side's clock in a game has to have time for, beside its run."""
 DAY: Final = 86_400
 
 
@@ -82,7 +80,7 @@ def clock_refusal(terms: Terms, move: int) -> str:
     Whoever is to act in such a window loses a bond, a seat or a pay by what a block takes alone.
     """
     windows = dict.fromkeys((*WINDOWS, "ready_seconds", "move_seconds", "claim_seconds"), move)
-    for name, least in (windows | {"game_seconds": GAME_MOVES * move}).items():
+    for name, least in (windows | {"game_seconds": MIN_MOVES * move}).items():
         given = getattr(terms, name)
         if given < least:
             what = name.removesuffix("_seconds")

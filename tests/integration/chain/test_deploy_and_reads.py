@@ -14,7 +14,8 @@ from tests.integration.chain.local_anvil import Anvil, stop, until
 
 from atoll.chain.contract_views import Stake
 from atoll.chain.contracts import AtollChain
-from atoll.chain.deploy import DEFAULT_PARAMS, DeployConfig, deploy
+from atoll.chain.default_params import default_params
+from atoll.chain.deploy import DeployConfig, deploy
 from atoll.chain.deployment import Deployment
 from atoll.errors import (
     ChainError,
@@ -108,7 +109,7 @@ async def test_an_existing_token_is_used(
 
 
 async def test_a_refused_constructor_is_named(anvil: Anvil, accounts: list[LocalAccount]) -> None:
-    config = DeployConfig(params=replace(DEFAULT_PARAMS, penalty_bps=9_999))
+    config = DeployConfig(params=replace(default_params(31337), penalty_bps=9_999))
     with pytest.raises(TransactionFailed, match="creating Config reverted"):
         await deploy(anvil.url, accounts[0], config)
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from atoll import Client
 from atoll.chain.contract_views import is_policy
 from atoll.chain.contracts import AtollChain
-from atoll.chain.deploy import DEFAULT_PARAMS
+from atoll.chain.default_params import default_params
 from atoll.chain.keys import import_key
 from atoll.chain.txfile import QUEUE_FILE
 from atoll.chain.txqueue import TxQueue
@@ -135,7 +135,7 @@ def test_parameters_wait_for_the_delay_and_are_read_back(submitted: Submitted) -
     waits = proposed["proposed_params"]
     assert waits["applicable_at"] == clock(submitted) + DELAY
     assert waits["params"]["min_provider_bond"] == str(25 * TOKEN // 10)
-    assert proposed["params"]["penalty_bps"] == DEFAULT_PARAMS.penalty_bps
+    assert proposed["params"]["penalty_bps"] == default_params(31337).penalty_bps
     date = moment(waits["applicable_at"])
     for command in (("network", "apply", "--yes"), ("network", "apply", "--unsigned")):
         with pytest.raises(ConfigError, match=f"applied from {date} on"):

@@ -48,7 +48,7 @@ from atoll.protocol.views import JobView
 
 LONGEST_GAME = 20_000
 SUBMITTER = address("submitter")
-PARAMS = Params(100, 3_000, 1, TOKEN, TOKEN)
+PARAMS = Params(100, 3_000, 1, 1, 1, TOKEN, TOKEN)
 START = 1_000_000
 
 

@@ -17,6 +17,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from atoll.chain.abi import input_types, load_artifact, registry
+from atoll.chain.default_params import default_params
 from atoll.chain.deploy import DeployConfig, _Deployer
 from atoll.chain.rpc import FailoverProvider
 
@@ -108,7 +109,7 @@ def test_brownie_s_script_sends_the_same_transactions(
     runpy.run_path(str(SCRIPT))["main"]()
     endpoints = FailoverProvider(["http://127.0.0.1:1"], chain_id=None)
     deployer = _Deployer(endpoints, OWNER, DeployConfig())
-    deployer._plan(has_bls)
+    deployer._plan(default_params(31337), has_bls=has_bls)
     ours = [(step.what, step.to, step.data) for step in deployer._steps]
     assert [what for what, *_ in owner.sent] == [what for what, *_ in ours]
     assert owner.sent == ours

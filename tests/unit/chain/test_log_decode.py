@@ -130,7 +130,7 @@ def test_terms_survive_the_way_there_and_back() -> None:
         b"cid",
         Digest(bytes(32)),
         terms,
-        Params(1, 2, 3, 4, 5),
+        Params(1, 2, 3, 4, 5, 6, 7),
         ACCOUNT,
         10**18,
     )

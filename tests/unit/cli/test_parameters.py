@@ -8,7 +8,7 @@ import pytest
 
 from atoll.chain.configuration import Configuration
 from atoll.chain.contract_views import ProposedParams, ProposedPolicy
-from atoll.chain.deploy import DEFAULT_PARAMS
+from atoll.chain.default_params import default_params
 from atoll.cli.parameters import (
     changes,
     configuration_lines,
@@ -23,6 +23,7 @@ from atoll.protocol.types import TOKEN, Address
 
 OWNER, OTHER = (Address(f"0x{digit * 40}") for digit in "12")
 AT = 1_800_000_000
+DEFAULT_PARAMS = default_params(31337)
 DATE = "2027-01-15 08:00:00 UTC"
 
 

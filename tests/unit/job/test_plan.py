@@ -11,6 +11,7 @@ from tests.support.jobs import PLAIN
 from tests.support.manifests import make_terms
 from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 
+from atoll.chain.default_params import BASE, default_params
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.compute_prices import token_operations, usual_flop_price
 from atoll.job.draft import Draft, PreparedParts, write_draft
@@ -34,8 +35,8 @@ from atoll.job.verification import chance_text, expected_fees
 from atoll.protocol.audit_rates import ALWAYS, RATES, rate_of_chance
 from atoll.protocol.certificates import is_enough
 from atoll.protocol.pay import budget
-from atoll.protocol.terms import check_terms
-from atoll.protocol.types import TOKEN, Terms
+from atoll.protocol.terms import check_terms, clock_floors
+from atoll.protocol.types import TOKEN, Params, Terms
 from atoll.service.pace import EVALUATED_PART, most_drawn
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
@@ -272,6 +273,33 @@ def test_a_false_round_costs_more_than_three_rounds_pay(rate: int, winner: int) 
 def test_bonds_are_at_least_the_network_s() -> None:
     spec, _ = complete(NANO, PACE, BondFloors(10**24, 10**25))
     assert (spec.money.provider_bond, spec.money.verifier_bond) == (10**24, 10**25)
+
+
+def test_clocks_are_at_least_the_networks() -> None:
+    net = default_params(BASE)
+    spec, figures = complete(NANO, PACE, BondFloors.of(net))
+    terms = spec.resolve(DATA, None, NUMERICS, NOW).terms
+    assert all(getattr(terms, name) >= least for name, least in clock_floors(net).items())
+    assert (terms.game_seconds, terms.window_seconds) == (12 * 3_600, 24 * 3_600)
+    (why,) = (figure.reason for figure in figures if figure.path == "windows.game")
+    assert "the chain may take no transaction for so long" in why
+    look = quote(drafted(spec, net), PACE, fee_cap=1)
+    assert look.pay_final_seconds > 24 * 3_600  # `job check` says when pay is final
+    assert not any(" takes no less than " in warning for warning in look.warnings)
+
+
+@pytest.mark.parametrize("path", ["windows.game", "windows.move", "windows.reveal"])
+def test_clocks_below_a_networks_are_warned_of(path: str) -> None:
+    net = default_params(BASE)
+    spec, _ = complete(NANO.but({path: 30}), PACE, BondFloors.of(net))
+    look = quote(drafted(spec, net), PACE, fee_cap=1)
+    (warning,) = (text for text in look.warnings if " takes no less than " in text)
+    assert warning.startswith(f"{path} is 30s, and such a network takes no less than ")
+
+
+def drafted(spec: JobSpec, net: Params) -> Draft:
+    manifest = spec.resolve(DATA, None, NUMERICS, NOW)
+    return Draft("key", spec, manifest, (), PACE, floors=BondFloors.of(net))
 
 
 def test_the_lifetime_holds_every_round_at_its_longest() -> None:

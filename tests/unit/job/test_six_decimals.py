@@ -10,7 +10,7 @@ from tests.support.jobs import PLAIN
 from tests.support.manifests import make_terms
 from tests.unit.job.test_plan import DATA, NOW, NUMERICS, PACE
 
-from atoll.chain.deploy import DEFAULT_PARAMS, default_params
+from atoll.chain.default_params import BASE, default_params
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import ConfigError
 from atoll.job.draft import PreparedParts, write_draft
@@ -29,7 +29,7 @@ from atoll.service.pace import million_pay
 from atoll.service.policy import terms_refusal
 
 SIX = 6
-FLOORS = BondFloors.of(default_params(SIX), SIX)
+FLOORS = BondFloors.of(default_params(BASE, SIX), SIX)
 
 
 @pytest.fixture
@@ -59,12 +59,12 @@ def test_a_hundredth_of_a_token_pays_for_a_million() -> None:
 @pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].model])
 def test_every_preset_can_be_paid_in_it_and_deters_as_much(name: str) -> None:
     data = DATA.model_copy(update={"dtype": "uint16"})
-    usual, _ = complete(PRESETS[name], PACE, BondFloors.of(DEFAULT_PARAMS, 18))
+    usual, _ = complete(PRESETS[name], PACE, BondFloors.of(default_params(BASE), 18))
     dollars = budget(usual.resolve(data, None, NUMERICS, NOW).terms) / TOKEN
     terms = terms_of(complete(PRESETS[name], PACE, FLOORS)[0])
     assert terms.provider_bond >= FLOORS.provider_bond // 10**12 == 10**SIX
     assert budget(terms) / 10**SIX == pytest.approx(dollars, rel=0.01)
-    deters = Incentives.of(terms, DEFAULT_PARAMS.winner_share_bps)
+    deters = Incentives.of(terms, default_params(BASE).winner_share_bps)
     assert deters.bears > 3 * terms.segments * terms.segment_pay
 
 

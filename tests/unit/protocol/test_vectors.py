@@ -83,7 +83,7 @@ def test_terms_are_taken_and_refused_as_the_vectors_say() -> None:
         with pytest.raises(ManifestError):
             check_terms(one)
     assert {names[index] for index in (*own["taken"]["index"], *own["refused"]["index"])} == {
-        "expiry", "move_seconds", "program",
+        "expiry", "game_seconds", "move_seconds", "program",
     }  # fmt: skip
 
 

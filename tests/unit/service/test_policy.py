@@ -11,13 +11,12 @@ from tests.support.manifests import make_manifest, make_terms
 
 from atoll.cli.services import POLICY
 from atoll.protocol.clocks import absolute_end
-from atoll.protocol.terms import MOVES, WINDOWS
+from atoll.protocol.terms import MIN_MOVES, MOVES, WINDOWS
 from atoll.protocol.types import TOKEN, Role, Terms
 from atoll.service.config import PolicySection
 from atoll.service.pace import Pace, earned_per_hour, loads_of, promised_per_hour
 from atoll.service.policy import (
     DAY,
-    GAME_MOVES,
     MOVE_SECONDS,
     clock_refusal,
     least_move,
@@ -31,7 +30,7 @@ TEMPLATE = PolicySection.model_validate(tomllib.loads(POLICY)["policy"])
 ROLES = list(Role)
 CLOCKS = dict.fromkeys((*WINDOWS, "ready_seconds", "move_seconds", "claim_seconds"), MOVE_SECONDS)
 PATIENT = make_terms(
-    **CLOCKS | {"game_seconds": GAME_MOVES * MOVE_SECONDS, "window_seconds": 20 * MOVE_SECONDS}
+    **CLOCKS | {"game_seconds": MIN_MOVES * MOVE_SECONDS, "window_seconds": 20 * MOVE_SECONDS}
 )
 """Every clock just leaves the time that transactions take."""
 
