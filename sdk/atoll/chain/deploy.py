@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import rlp  # type: ignore[import-untyped]  # it ships no annotations
@@ -32,7 +32,7 @@ from atoll.errors import (
     TransactionFailed,
 )
 from atoll.protocol.token_units import MOST_DECIMALS, checked_decimals
-from atoll.protocol.types import TOKEN, Address, Params
+from atoll.protocol.types import Address, Params
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -158,8 +158,8 @@ class _Deployer:
         if (chain_id := self._provider.chain_id) is None:
             raise ChainError("the endpoint named no chain id")
         token, new = self._config.token, checked_decimals(self._config.decimals)
-        decimals = new if token is None else await decimals_of(self._provider, token)
-        params = self._config.params or default_params(chain_id, decimals)
+        self._decimals = new if token is None else await decimals_of(self._provider, token)
+        params = self._config.params or default_params(chain_id, self._decimals)
         self._plan(params, has_bls=await self._has_bls())
         head = await self._ask(header, "eth_getBlockByNumber", "latest", False)
         prices = await ask_prices(self._provider, head, TIP)
@@ -179,7 +179,7 @@ class _Deployer:
                 f"no block took the deployment within {self._config.timeout:.0f} seconds",
                 next_step="check that the chain makes blocks",
             ) from error
-        return Deployment(chain_id, min(blocks), self._addresses, decimals=decimals)
+        return Deployment(chain_id, min(blocks), self._addresses, decimals=self._decimals)
 
     def _groups(self) -> Iterator[tuple[int, int]]:
         """Steps that one block can hold, in order: some nodes forget what waits for a second."""

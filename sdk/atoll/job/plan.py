@@ -52,10 +52,10 @@ their updates costs more, an auditor fetches them anyway."""
 
 @dataclass(frozen=True, slots=True)
 class BondFloors:
-    """What a network asks for: the least bonds, in parts of a token as a job file has them; the part
-    of a slashed one, in basis points, that goes to who won it and is not burnt; the decimals of its
-    token, in whose units computed amounts are rounded up; and the least seconds of clocks, by field
-    of the terms.
+    """What a network asks for: the least bonds, in parts of a token as a job file has them; the
+    part of a slashed one, in basis points, that goes to who won it and is not burnt; the decimals
+    of its token, in whose units computed amounts are rounded up; and the least seconds of clocks,
+    by field of the terms.
     """
 
     provider_bond: int = 0
@@ -310,8 +310,8 @@ def _audits(spec: JobSpec, *_: object) -> Figured:
             incentive,
             Duties(spec.rounds, members.seats, members.slots, Fraction(0)),
             Fraction(audit.budget),
-            replay=Fraction(work.duty, work.round),
-            signature=Fraction(work.signature, work.round),
+            replay=work.duty,
+            signature=work.signature,
         )
         reason = f"the least bond with which {audit.budget} of the training's price pays for audits"
     return {"audit.rate": (chance_text(rate), reason)}
