@@ -277,7 +277,7 @@ def test_bonds_are_at_least_the_network_s() -> None:
 
 def test_clocks_are_at_least_the_networks() -> None:
     net = default_params(BASE)
-    spec, figures = complete(NANO, PACE, BondFloors.of(net))
+    spec, figures = complete(NANO, PACE, BondFloors.of(net, 18))
     terms = spec.resolve(DATA, None, NUMERICS, NOW).terms
     assert all(getattr(terms, name) >= least for name, least in clock_floors(net).items())
     assert (terms.game_seconds, terms.window_seconds) == (12 * 3_600, 24 * 3_600)
@@ -291,7 +291,7 @@ def test_clocks_are_at_least_the_networks() -> None:
 @pytest.mark.parametrize("path", ["windows.game", "windows.move", "windows.reveal"])
 def test_clocks_below_a_networks_are_warned_of(path: str) -> None:
     net = default_params(BASE)
-    spec, _ = complete(NANO.but({path: 30}), PACE, BondFloors.of(net))
+    spec, _ = complete(NANO.but({path: 30}), PACE, BondFloors.of(net, 18))
     look = quote(drafted(spec, net), PACE, fee_cap=1)
     (warning,) = (text for text in look.warnings if " takes no less than " in text)
     assert warning.startswith(f"{path} is 30s, and such a network takes no less than ")
@@ -299,7 +299,7 @@ def test_clocks_below_a_networks_are_warned_of(path: str) -> None:
 
 def drafted(spec: JobSpec, net: Params) -> Draft:
     manifest = spec.resolve(DATA, None, NUMERICS, NOW)
-    return Draft("key", spec, manifest, (), PACE, floors=BondFloors.of(net))
+    return Draft("key", spec, manifest, (), PACE, floors=BondFloors.of(net, 18))
 
 
 def test_the_lifetime_holds_every_round_at_its_longest() -> None:
