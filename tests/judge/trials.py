@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final
 
 from tests.judge.parties import NothingToLieAbout, Party, Trial, liar, sham
-from tests.judge.playing import Played, play
+from tests.judge.playing import Before, Played, play
 from tests.judge.table import Table
 from tests.unit.numerics.trace.jobs import CODECS, JOBS, Changes, Small, make_small
 
@@ -96,7 +96,9 @@ def _spread(all_: range | list[int]) -> list[int]:
     return sorted({all_[0], all_[len(all_) // 2], all_[-1]})
 
 
-def refute(table: Table, number: int, position: Position) -> Played | None:
+def refute(
+    table: Table, number: int, position: Position, before: Before | None = None
+) -> Played | None:
     """A game about a wrong bit there; None where nobody can claim a result with it."""
     at = trial(position.trial)
     try:
@@ -104,17 +106,18 @@ def refute(table: Table, number: int, position: Position) -> Played | None:
     except NothingToLieAbout:
         return None
     claim = holder.claimed(at.claim(Address(table.holder)))
-    played = play(table, number, claim, holder, Party(at, pretends=True))
+    played = play(table, number, claim, holder, Party(at, pretends=True), before)
     assert played.game.node == position.node
     return played
 
 
-def survive(table: Table, number: int, position: Position) -> Played:
+def survive(table: Table, number: int, position: Position, before: Before | None = None) -> Played:
     """A game in which somebody says that the honest element there is wrong."""
     at = trial(position.trial)
     holder = Party(at)
     claim = holder.claimed(at.claim(Address(table.holder)))
-    played = play(table, number, claim, holder, sham(at, position.node, position.element))
+    rival = sham(at, position.node, position.element)
+    played = play(table, number, claim, holder, rival, before)
     assert played.game.node == position.node
     return played
 
