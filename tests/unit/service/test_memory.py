@@ -16,7 +16,7 @@ from atoll.job.spec import JobSpec
 from atoll.numerics.state_layout import param_count
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.model_spec import LoraSpec
-from atoll.service.memory_needs import peaks, provider_bytes, submitter_bytes, verifier_bytes
+from atoll.train.memory_needs import peaks, provider_bytes, submitter_bytes, verifier_bytes
 
 SIZES = Path(__file__).parents[3] / "docs" / "sizes.md"
 LARGE = {"width": 4096, "layers": 32, "heads": 32, "kv_heads": 32, "head_dim": 128, "ffn": 11_008}
