@@ -3,13 +3,13 @@
     python bench/jobs.py [--json] [--preset gpt2-small] [--seq 256] [--steps 2] [--seats 2]
 
 The model has random weights of the preset's shapes. One provider trains a round of one segment of
-`--steps` steps of two sequences and writes its update; an auditor replays the round; a member checks
-the update and merges those of `--seats` (the same one over again: their sizes are what counts). The
-parts whose names begin with `warm` are those of the next round, which opens with the merged
-moments. Each part is what a worker process runs for it, in a process of its own; its peak is the
-largest resident memory that the operating system saw. `start` is a worker that has done nothing yet. The bar is 18
-bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of it. `said_bytes`
-is what `atoll job check` says that the part takes, `of_said` the peak's share of that.
+`--steps` steps of two sequences and writes its update; an auditor replays the round; a member
+checks the update and merges those of `--seats` (the same one over again: their sizes are what
+counts). The parts whose names begin with `warm` are those of the next round, which opens with the
+merged moments. Each part is what a worker process runs for it, in a process of its own; its peak is
+the largest resident memory that the operating system saw. `start` is a worker that has done nothing
+yet. The bar is 19 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of
+it. `said_bytes` is what the part takes by arithmetic, `of_said` the peak's share of that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-BYTES_A_PARAMETER, BYTES_MORE = 18, 10**9
+BYTES_A_PARAMETER, BYTES_MORE = 19, 10**9
 MICRO_BATCHES = 2
 """Of a step, a sequence each: from the second on there are gradients to add to."""
 WARM = "warm "

@@ -6,6 +6,7 @@ name once it is mapped, so that nothing of it is left when the process ends.
 
 from __future__ import annotations
 
+import os
 from math import prod
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -29,6 +30,10 @@ class MappedTensors:
     def empty(self, shape: Shape, dtype: torch.dtype) -> Tensor:
         """A tensor of any values. Raises OSError where there is no room for it."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=self._folder, prefix="moments-") as file:
-            made = torch.from_file(file.name, shared=True, size=prod(shape), dtype=dtype)
+        count = prod(shape)
+        with NamedTemporaryFile(dir=self._folder) as file:
+            # Of a file with holes a full disk is found out by the first write, which ends the
+            # process.
+            os.posix_fallocate(file.fileno(), 0, count * dtype.itemsize)
+            made = torch.from_file(file.name, shared=True, size=count, dtype=dtype)
         return made.view(shape)

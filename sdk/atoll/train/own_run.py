@@ -257,8 +257,8 @@ class OwnRun:
         """What the trace of a step, or of the update proof, reads."""
         start = self._start()
         course, model, state = start.course, start.model, self._reached()
-        # An update proof begins with the last state itself. The states between are made again and
-        # not kept: one is 12 bytes a parameter.
+        # An update proof begins with the last state itself. The states between are made again, each
+        # in the memory of the one before it.
         for before in range(self._first, self._first if self._task.is_update_proof else step):
             state = self._step(state, before).state
         exponents = model.exponent_bytes()

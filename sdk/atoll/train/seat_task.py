@@ -54,7 +54,7 @@ class TrainTask:
 
 SegmentRunner: TypeAlias = Callable[[list[SeatState], int, Course], SegmentRun]
 """Trains a segment from the one state in the list, and takes it out: whoever else held it would
-keep it, 12 bytes a parameter, while the segment's later steps are made."""
+keep it, 12 bytes a parameter, beside the one of the segment's steps."""
 
 
 def run_alone(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
