@@ -1,6 +1,6 @@
 """What a job's size costs each role: peak memory, bytes and seconds, one process for each part.
 
-    python bench/jobs.py [--json] [--preset gpt2-small] [--seq 256] [--steps 2] [--seats 2]
+    python bench/jobs.py [--json] [--preset gpt2-small] [--seq 64] [--steps 1] [--seats 2]
 
 The model has random weights of the preset's shapes. One provider trains a round of one segment of
 `--steps` steps of two sequences and writes its update; an auditor replays the round; a member
@@ -8,7 +8,7 @@ checks the update and merges those of `--seats` (the same one over again: their 
 counts). The parts whose names begin with `warm` are those of the next round, which opens with the
 merged moments. Each part is what a worker process runs for it, in a process of its own; its peak is
 the largest resident memory that the operating system saw. `start` is a worker that has done nothing
-yet. The bar is 19 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of
+yet. The bar is 17 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of
 it. `said_bytes` is what the part takes by arithmetic, `of_said` the peak's share of that.
 """
 
@@ -29,7 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-BYTES_A_PARAMETER, BYTES_MORE = 19, 10**9
+BYTES_A_PARAMETER, BYTES_MORE = 17, 10**9
 MICRO_BATCHES = 2
 """Of a step, a sequence each: from the second on there are gradients to add to."""
 WARM = "warm "
@@ -83,8 +83,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--preset", default="gpt2-small")
-    parser.add_argument("--seq", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--seq", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--seats", type=int, default=2, help="whose updates are merged")
     parser.add_argument("--text-mb", type=float, default=1.0, help="of the standard library")
     parser.add_argument("--folder", default="", help="where to work; else the temporary folder")

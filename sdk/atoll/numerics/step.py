@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
+from torch import Tensor
 
 from atoll.numerics.gradients import BatchGradients, StepInput, batch_gradients
 from atoll.numerics.init import is_bounded
@@ -136,10 +137,16 @@ def _optimise(
         optimiser = optimiser_of(name, p.shape, recipe.inner)
         update = Update(p, before, gradients.pop(name), scale, rate, count, recipe)
         state.params[name], after = stepper(optimiser, update)
+        del update, before  # else they would be there beside the next one's
         for slot, tensor in after.items():
-            if recipe.memory.moments_apart:
-                slots[slot][name].copy_(tensor)
-                let_go_of_pages(slots[slot][name])
-            else:
-                slots[slot][name] = tensor
+            _keep(slots[slot], name, tensor, recipe)
     return replace(state, count=count, batches=state.batches + 1)
+
+
+def _keep(slots: Tensors, name: str, tensor: Tensor, recipe: Recipe) -> None:
+    """A moment in the place of the one before it: in its memory, where that is apart."""
+    if recipe.memory.moments_apart:
+        slots[name].copy_(tensor)
+        let_go_of_pages(slots[name])
+    else:
+        slots[name] = tensor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from functools import partial
 from typing import Final
@@ -17,10 +16,9 @@ from atoll.numerics.tensors import Allocate, Shape, in_memory
 from atoll.protocol.manifest import Manifest
 from atoll.storage.local import LocalStore
 from atoll.train.mapped_tensors import MappedTensors
+from atoll.train.memory_limit import room_for_work, share_of
 from atoll.train.memory_needs import plan_for, slots_fit, state_fits
 
-_SHARE: Final = 0.75
-"""Of a machine's memory: some is the system's, and others' of this machine."""
 _FOLDER: Final = "mapped"
 """In a store's folder."""
 _MOMENTS: Final = frozenset(("m", "v"))
@@ -29,10 +27,8 @@ _MOMENTS: Final = frozenset(("m", "v"))
 def room_on(device: torch.device) -> int:
     """Bytes of memory that there are for steps where their operands lie."""
     if device.type == "cuda":
-        total = int(torch.cuda.get_device_properties(device).total_memory)
-    else:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(total * _SHARE)
+        return share_of(int(torch.cuda.get_device_properties(device).total_memory))
+    return room_for_work()
 
 
 def plan_here(manifest: Manifest) -> MemoryPlan:

@@ -22,7 +22,7 @@ from atoll.numerics.frozen_base import freeze
 from atoll.numerics.gradients import StepInput, batch_gradients
 from atoll.numerics.init import initial_params
 from atoll.numerics.kernels.philox import Mask
-from atoll.numerics.memory_plan import LEAN, ROOMY, MemoryPlan
+from atoll.numerics.memory_plan import LEAN, RECOMPUTING, ROOMY, MemoryPlan
 from atoll.numerics.model import forward
 from atoll.numerics.ops import operations
 from atoll.numerics.optimisers import STEPS, Update
@@ -276,15 +276,15 @@ def test_a_segment_holds_one_state_and_one_set_of_gradients(
     """Two states of AdamW are 24 bytes a parameter, two sets of gradients beside one are 20."""
     large = of_size(job, width, layers)
     count = trained_count(large.manifest)
-    for plan in (ROOMY, LEAN):
+    for plan in (ROOMY, RECOMPUTING):
         peak = peak_of_a_segment(large, plan)
         said = _Sizes(large.manifest).steps(plan) - _SUMS  # of which a small product needs nothing
-        assert 0.8 * said < peak <= said < 24 * count
+        assert 0.8 * said < peak < 1.05 * said < 22 * count
 
 
 def test_layers_that_are_computed_again_keep_what_they_read(job: Job) -> None:
     deep = of_size(job, 32, 12)
-    assert peak_of_a_segment(deep, LEAN) < 0.8 * peak_of_a_segment(deep, ROOMY)
+    assert peak_of_a_segment(deep, RECOMPUTING) < 0.8 * peak_of_a_segment(deep, ROOMY)
 
 
 def test_an_update_proof_holds_no_difference_of_two_models(job: Job) -> None:
