@@ -1,15 +1,15 @@
 """What a job's size costs each role: peak memory, bytes and seconds, one process for each part.
 
-    python bench/jobs.py [--json] [--preset gpt2-small] [--seq 1024] [--steps 2] [--seats 2]
+    python bench/jobs.py [--json] [--preset gpt2-small] [--seq 64] [--steps 1] [--seats 2]
 
 The model has random weights of the preset's shapes. One provider trains a round of one segment of
-`--steps` steps and writes its update; an auditor replays the round; a member checks the update and
-merges those of `--seats` (the same one over again: their sizes are what counts). The parts whose
-names begin with `warm` are those of the next round, which opens with the merged moments. Each part
-is what a worker process runs for it, in a process of its own; its peak is the largest resident
-memory that the operating system saw. `start` is a worker that has done nothing yet. The bar is 24
-bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of it. `said_bytes`
-is what `atoll job check` says that the part takes, `of_said` the peak's share of that.
+`--steps` steps of two sequences and writes its update; an auditor replays the round; a member
+checks the update and merges those of `--seats` (the same one over again: their sizes are what
+counts). The parts whose names begin with `warm` are those of the next round, which opens with the
+merged moments. Each part is what a worker process runs for it, in a process of its own; its peak is
+the largest resident memory that the operating system saw. `start` is a worker that has done nothing
+yet. The bar is 17 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of
+it. `said_bytes` is what the part takes by arithmetic, `of_said` the peak's share of that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-BYTES_A_PARAMETER, BYTES_MORE = 24, 10**9
+BYTES_A_PARAMETER, BYTES_MORE = 17, 10**9
+MICRO_BATCHES = 2
+"""Of a step, a sequence each: from the second on there are gradients to add to."""
 WARM = "warm "
 """What the names of the second round's parts begin with."""
 COLD_PARTS = ("start", "open", "train", "replay", "check", "merge")
@@ -81,8 +83,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--preset", default="gpt2-small")
-    parser.add_argument("--seq", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--seq", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--seats", type=int, default=2, help="whose updates are merged")
     parser.add_argument("--text-mb", type=float, default=1.0, help="of the standard library")
     parser.add_argument("--folder", default="", help="where to work; else the temporary folder")
@@ -92,7 +94,7 @@ def _options() -> argparse.Namespace:
 
 def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
     from atoll.protocol.manifest import Manifest
-    from atoll.service.memory_needs import peaks
+    from atoll.train.memory_needs import peaks
 
     parameters = _prepare(options, bench)
     bar = BYTES_A_PARAMETER * parameters + BYTES_MORE
@@ -131,6 +133,7 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
     """Text and manifest; how many parameters the model has."""
     from tests.support.jobs import PLAIN
 
+    from atoll.job.plan import filled
     from atoll.job.prepare_manifest import prepare_data
     from atoll.job.presets import preset
     from atoll.numerics.state_layout import param_shapes
@@ -156,7 +159,7 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
             "inner": {
                 "steps": options.steps,
                 "segment": options.steps,
-                "batch": 1,
+                "batch": MICRO_BATCHES,
                 "micro_batch": 1,
             },
             "members.seats": max(4, options.seats),
@@ -166,7 +169,7 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
         }
     )
     data = prepare_data(spec, LocalStore(bench.store))
-    manifest = spec.resolve(data, None, numerics_spec(), int(time.time()))
+    manifest = filled(spec).resolve(data, None, numerics_spec(), int(time.time()))
     (bench.folder / "manifest").write_bytes(manifest.to_bytes())
     return sum(math.prod(shape) for shape in param_shapes(manifest.model).values())
 

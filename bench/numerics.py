@@ -31,6 +31,7 @@ from typing import Any
 import torch
 
 from atoll.numerics.batch import MicroBatch
+from atoll.numerics.gradients import StepInput
 from atoll.numerics.init import initial_params
 from atoll.numerics.kernels.engine import make_engine
 from atoll.numerics.kernels.exact import ExactOps
@@ -43,7 +44,7 @@ from atoll.numerics.schedule import Recipe
 from atoll.numerics.schedule_tables import schedule_of
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.state_layout import optimiser_layout, param_shapes
-from atoll.numerics.step import StepInput, inner_step
+from atoll.numerics.step import inner_step
 from atoll.protocol.method_spec import InnerSpec
 from atoll.protocol.model_spec import UNSCALED, ModelSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS

@@ -5,9 +5,10 @@ from __future__ import annotations
 from torch import Tensor, split
 
 from atoll.numerics.batch import MicroBatch
+from atoll.numerics.gradients import StepInput
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import SeatState
-from atoll.numerics.step import StepInput, StepResult, inner_step
+from atoll.numerics.step import StepResult, inner_step
 
 
 def micro_batch(signed_bT1: Tensor) -> MicroBatch:

@@ -11,9 +11,9 @@ from atoll.job.draft import Draft
 from atoll.numerics.state_layout import max_state_bytes, seat_layout
 from atoll.protocol.clocks import AuditClock
 from atoll.protocol.manifest import Manifest
-from atoll.service.memory_needs import provider_bytes, submitter_bytes, verifier_bytes
 from atoll.service.needs import data_bytes
 from atoll.service.pace import Pace, merge_seconds, train_seconds
+from atoll.train.memory_needs import provider_bytes, submitter_bytes, verifier_bytes
 
 BLOCK_SECONDS = 12
 ROUND_TRANSACTIONS = 4

@@ -22,6 +22,7 @@ import torch
 from atoll.errors import AtollError, NumericsMismatch
 from atoll.nested import loads
 from atoll.numerics.batch import MicroBatch, Windows
+from atoll.numerics.gradients import StepInput
 from atoll.numerics.init import initial_params
 from atoll.numerics.kernels.engine import make_engine
 from atoll.numerics.kernels.exact import ExactOps
@@ -30,7 +31,7 @@ from atoll.numerics.kernels.philox import LOW32, philox4x32
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.state_layout import optimiser_layout, param_shapes
-from atoll.numerics.step import StepInput, inner_step, state_roots
+from atoll.numerics.step import inner_step, state_roots
 from atoll.protocol.method_spec import InnerSpec
 from atoll.protocol.model_spec import UNSCALED, ModelSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS

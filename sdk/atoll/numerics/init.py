@@ -16,11 +16,14 @@ from torch import Tensor
 
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.fixed import fixed
+from atoll.numerics.kernels.freed_memory import let_go_of_pages
 from atoll.numerics.kernels.philox import LOW32, philox4x32
 from atoll.numerics.state import GlobalState, Tensors
 from atoll.numerics.state_layout import UP, Shapes, moment_layout, trained_shapes
 from atoll.numerics.tensors import (
+    Allocate,
     ByteSource,
+    in_memory,
     read_lazily,
     tree_root,
     write_lazily,
@@ -74,12 +77,15 @@ def initial_params(shapes: Shapes, seed: int) -> dict[str, Tensor]:
     return params
 
 
-def initial_global_state(manifest: Manifest, content: Tensors | None = None) -> GlobalState:
+def initial_global_state(
+    manifest: Manifest, content: Tensors | None = None, *, allocate: Allocate = in_memory
+) -> GlobalState:
     """Round 0's global model. Its digest is a function of the manifest alone.
 
     Args:
         content: the parameter set that the manifest names, None where it names a seed; what
             adapters are added to is not asked for.
+        allocate: where the outer slots lie.
 
     Raises:
         MalformedState: that set has another root than the manifest says.
@@ -98,7 +104,7 @@ def initial_global_state(manifest: Manifest, content: Tensors | None = None) -> 
     return GlobalState(
         0,
         params,
-        initial_slots(manifest.outer, params),
+        initial_slots(manifest.outer, params, allocate),
         {name: codec.exponents.of(name) for name in params},
         {name: codec.moment_exponents.of(name) for name in shared},
     )
@@ -138,13 +144,15 @@ def is_bounded(*parameters: Tensor) -> bool:
     return bool((torch.stack(extremes).abs() < PARAMETER_LIMIT).all())
 
 
-def initial_slots(outer: OuterSpec, params: Tensors) -> dict[str, Tensors]:
+def initial_slots(
+    outer: OuterSpec, params: Tensors, allocate: Allocate = in_memory
+) -> dict[str, Tensors]:
     """The slots of round 0: zero, and eps² for second moments, as FedAdam starts them."""
     start = {"second": fixed(outer.eps) ** 2}
-    return {
-        slot: {
-            name: torch.full(p.shape, start.get(slot, 0), dtype=torch.int64)
-            for name, p in params.items()
-        }
-        for slot in outer.properties.slots
-    }
+    slots: dict[str, Tensors] = {slot: {} for slot in outer.properties.slots}
+    for slot, tensors in slots.items():
+        for name, p in params.items():
+            made = allocate(f"{slot}/{name}", tuple(p.shape), torch.int64)
+            tensors[name] = made.fill_(start.get(slot, 0))
+            let_go_of_pages(made)
+    return slots

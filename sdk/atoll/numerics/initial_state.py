@@ -6,11 +6,16 @@ from dataclasses import replace
 
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.state_layout import seat_layout
+from atoll.numerics.tensors import Allocate, in_memory
 from atoll.protocol.manifest import Manifest
 
 
 def open_round(
-    manifest: Manifest, model: GlobalState, carried_state: SeatState | None
+    manifest: Manifest,
+    model: GlobalState,
+    carried_state: SeatState | None,
+    *,
+    allocate: Allocate = in_memory,
 ) -> SeatState:
     """The state that a seat's round starts from.
 
@@ -18,9 +23,10 @@ def open_round(
         model: what the round starts from.
         carried_state: the seat's of the round before, where it goes on with that; None opens
             publicly.
+        allocate: where moments lie that are made here.
     """
     if carried_state is None:
-        return SeatState.initial(model, seat_layout(manifest))
+        return SeatState.initial(model, seat_layout(manifest), allocate=allocate)
     if manifest.codec.carries_params:
         return carried_state  # and mixes the model in during the round
     return replace(carried_state, params=model.params)

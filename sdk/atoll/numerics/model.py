@@ -107,12 +107,33 @@ def forward(
 
     With a base, `params` are adapters.
     """
-    weights: Weights = (
-        TrainedModel(params, spec, ops) if base is None else Adapted(base, params, spec, ops)
-    )
-    x_BTD = drop(ops.embedding(ids_BT, weights.params["model.embed_tokens.weight"]), 0)
+    weights = weights_of(params, spec, ops, base)
+    x_BTD = embedded(ids_BT, weights, drop)
     for layer in range(spec.layers):
-        x_BTD = LAYERS[spec.kind](x_BTD, layer, weights, drop)
+        x_BTD = layer_output(x_BTD, layer, weights, drop)
+    return logits(x_BTD, weights)
+
+
+def weights_of(
+    params: Mapping[str, Tensor], spec: ModelSpec, ops: Ops, base: Base | None
+) -> Weights:
+    """The model that parameters are, or that they are adapters of."""
+    return TrainedModel(params, spec, ops) if base is None else Adapted(base, params, spec, ops)
+
+
+def embedded(ids_BT: Tensor, weights: Weights, drop: Dropper) -> Tensor:
+    """What the first layer reads: [B, T, D]."""
+    table_VD = weights.params["model.embed_tokens.weight"]
+    return drop(weights.ops.embedding(ids_BT, table_VD), 0)
+
+
+def layer_output(x_BTD: Tensor, layer: int, weights: Weights, drop: Dropper) -> Tensor:
+    """What a layer makes of what it reads: [B, T, D]."""
+    return LAYERS[weights.spec.kind](x_BTD, layer, weights, drop)
+
+
+def logits(x_BTD: Tensor, weights: Weights) -> Tensor:
+    """Of what the last layer gives: [B, T, V]."""
     return weights.head(_norm(x_BTD, "model.norm", weights))
 
 

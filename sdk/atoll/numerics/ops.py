@@ -38,6 +38,10 @@ class Ops(Protocol):
     def device(self) -> torch.device:
         """Where operands lie."""
 
+    @property
+    def is_graphed(self) -> bool:
+        """Whether `graphed` may launch a function's kernels as one."""
+
     def graphed(
         self, work: Work, inputs: Sequence[Tensor], what: Hashable, held: object
     ) -> list[Tensor]:
@@ -125,6 +129,8 @@ class Ops(Protocol):
 
 class NativeOps:
     """PyTorch's own fp32 kernels."""
+
+    is_graphed = False
 
     def __init__(self, device: torch.device = CPU) -> None:
         self.device = device

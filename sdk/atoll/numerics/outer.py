@@ -27,6 +27,7 @@ from atoll.numerics.fixed import (
     times,
     to_units,
 )
+from atoll.numerics.kernels.freed_memory import let_go_of_pages
 from atoll.numerics.state import GlobalState, Tensors
 from atoll.numerics.tensors import check_layout
 from atoll.protocol.method_spec import OuterSpec
@@ -104,6 +105,8 @@ def outer_step(
             values = p.view(-1)[span]
             moved = times(stepped.step, outer.lr).double() * 2.0**-UNIT_BITS
             values.copy_(values.double() - moved)
+        for tensors in state.outer.values():
+            let_go_of_pages(tensors[name])
     return replace(state, round=state.round + 1, exponents=dict(exponents))
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from atoll.numerics.frozen_base import Base
 from atoll.numerics.kernels.interface import AdamFactors
 from atoll.numerics.kernels.philox import Mask
+from atoll.numerics.memory_plan import ROOMY, MemoryPlan
 from atoll.numerics.model import Dropper, keep_all
 from atoll.numerics.ops import Ops, operations
 from atoll.numerics.schedule_tables import Schedule, schedule_of
@@ -27,6 +28,7 @@ class Recipe:
     Attributes:
         total_steps: global steps of the whole job, for schedules that end.
         base: what adapters are added to, where they are trained.
+        memory: what a step does for want of it, which changes no bit.
     """
 
     model: ModelSpec
@@ -34,6 +36,7 @@ class Recipe:
     total_steps: int
     ops: Ops
     base: Base | None = None
+    memory: MemoryPlan = ROOMY
 
     @classmethod
     def of(cls, manifest: Manifest, base: Base | None = None) -> Recipe:

@@ -6,9 +6,10 @@ is parsed into a size. Sections begin at whole pieces; the bytes between them ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from io import BytesIO
 from itertools import accumulate
 
 from atoll.errors import MalformedUpdate
@@ -121,11 +122,13 @@ def _joined_length(lengths: Sequence[int]) -> int:
     return sum(map(filled, others)) + last
 
 
-def joined(sections: Sequence[bytes]) -> bytes:
-    """An update of these sections."""
-    *others, last = sections
-    parts = (part for each in others for part in (each, bytes(filled(len(each)) - len(each))))
-    return b"".join((*parts, last))
+def joined(sections: Iterable[bytes]) -> bytes:
+    """An update of these sections, which may be made as they are taken."""
+    update = BytesIO()
+    for section in sections:
+        update.write(bytes(filled(update.tell()) - update.tell()))
+        update.write(section)
+    return update.getvalue()
 
 
 class _Part:

@@ -13,10 +13,11 @@ from typing import TypeAlias
 
 from atoll.numerics.batch import BatchPosition, BatchSource, MicroBatch, batch_source
 from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.gradients import StepInput
 from atoll.numerics.kernels.interface import CPU
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.step import StepInput, StepResult, inner_step, mix_in, state_roots
+from atoll.numerics.step import StepResult, mix_in, state_roots, step_in_place
 from atoll.numerics.tokens import TokenSource
 from atoll.numerics.update_proof import with_residual
 from atoll.protocol.checkpoint_commitments import StateRoots, StepWork, work_tag
@@ -25,7 +26,7 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex
 
 StepRunner: TypeAlias = Callable[[SeatState, StepInput, Recipe], StepResult]
-"""With the arguments of `inner_step`."""
+"""With the arguments of `step_in_place`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +102,8 @@ class SegmentRun:
     """A segment's result.
 
     Attributes:
-        state: after the last step, on the CPU; of a segment that is not finite, before the step
-            that was not.
+        state: after the last step, on the CPU; of a segment that is not finite nobody's, as steps
+            are in place: whoever wants the one before runs up to there again, from the opening.
         is_finite: whether every step was. One that was not ends its seat's round before the
             segment.
         works: what the work tag takes in of each step.
@@ -129,10 +130,15 @@ class SegmentRun:
 
 
 def run_segment(
-    state: SeatState, segment: int, course: Course, *, step_by: StepRunner = inner_step
+    state: SeatState, segment: int, course: Course, *, step_by: StepRunner = step_in_place
 ) -> SegmentRun:
-    """Trains one segment from its initial state; `step_by` runs each of its steps."""
+    """Trains one segment from its initial state; `step_by` runs each of its steps.
+
+    A tensor of that state is let go once the first step has the next one, unless whoever gives the
+    state still has it.
+    """
     started = time.perf_counter()
+    state = state.unshared()
     inner = course.manifest.inner
     first = segment * inner.segment
     is_finite = True
@@ -140,15 +146,14 @@ def run_segment(
     losses: list[float] = []
     for step in range(first, first + inner.segment):
         given = course.input(step)
-        begun = course.begin(state, step)
-        result = step_by(begun, given, course.recipe)
+        state = course.begin(state, step)
+        result = step_by(state, given, course.recipe)
+        state = result.state
         losses.append(result.loss)
         works.append(result.work)
         if result.diverged:
             is_finite = False
             break
-        state = result.state
-        del begun, result  # what the state before it was takes as much again
     state = state.on(CPU)
     if is_finite:
         state = course.end(state)

@@ -17,12 +17,15 @@ import torch
 from torch import Tensor
 
 from atoll.numerics.errors import MalformedState
+from atoll.numerics.kernels.freed_memory import let_go_of_pages
 from atoll.numerics.moments import COLD, GROUPS, Moments
 from atoll.numerics.state_layout import MomentLayout, SeatLayout, Shapes
 from atoll.numerics.tensors import (
+    Allocate,
     ByteSource,
     Fields,
     check_layout,
+    in_memory,
     read_blob,
     tree_root,
     write_blob,
@@ -36,6 +39,7 @@ _SEAT = "atoll.seat-state.v1"
 _SLOT_NAMES = tuple(sorted({name for kind in OUTER_OPTIMISERS.values() for name in kind.slots}))
 _GLOBAL_FIELDS = {"count", "exponents", "m_exponents", "moment_exponents", "round"}
 _SEAT_GROUPS = ("params", "m", "v", "feedback", "left")
+_MOMENTS = ("m", "v")
 COUNTER_LIMIT = 1 << 48
 """So that no replay of a forged state counts beyond 64 bits."""
 Tensors: TypeAlias = dict[str, Tensor]
@@ -167,18 +171,22 @@ class GlobalState:
         *,
         outer: bool = True,
         moments: bool = True,
+        allocate: Allocate = in_memory,
     ) -> GlobalState:
         """Parses canonical bytes; `shapes` are the model's, where they are known.
 
         Args:
             outer: false leaves the slots out: only who takes an outer step needs them.
             moments: false leaves those out: only who opens a round with them needs them.
+            allocate: where each tensor lies.
 
         Raises:
             MalformedState: if the bytes are not canonical, or not of these shapes.
         """
         excluded = ((*_SLOT_NAMES,) if not outer else ()) + (GROUPS if not moments else ())
-        blob = read_blob(_GLOBAL, data, lambda name: name.partition("/")[0] not in excluded)
+        blob = read_blob(
+            _GLOBAL, data, lambda name: name.partition("/")[0] not in excluded, allocate=allocate
+        )
         groups = _ungrouped(_GLOBAL, blob.tensors, ("params", *_SLOT_NAMES, *GROUPS))
         params, shared = groups.pop("params"), {group: groups.pop(group) for group in GROUPS}
         slots = {slot: tensors for slot, tensors in groups.items() if tensors}
@@ -227,13 +235,24 @@ class SeatState:
     batches: int
     residual: Tensors = field(default_factory=dict)
 
-    def on(self, device: torch.device) -> SeatState:
-        """The same with every tensor on a device of that type; all of a state lie on one."""
+    def unshared(self) -> SeatState:
+        """The same tensors in groups of its own, in which a step may replace them."""
+        params, m, v, feedback, residual = (dict(self._group(group)) for group in _SEAT_GROUPS)
+        return replace(self, params=params, m=m, v=v, feedback=feedback, residual=residual)
+
+    def on(self, device: torch.device, *, moments_apart: bool = False) -> SeatState:
+        """The same with every tensor on a device of that type; all of a state lie on one.
+
+        Args:
+            moments_apart: whether the moments stay where they are.
+        """
         if all(p.device.type == device.type for p in islice(self.params.values(), 1)):
             return self
-        groups = (self._group(group) for group in _SEAT_GROUPS)
         params, m, v, feedback, residual = (
-            {name: tensor.to(device) for name, tensor in group.items()} for group in groups
+            self._group(group)
+            if moments_apart and group in _MOMENTS
+            else {name: tensor.to(device) for name, tensor in self._group(group).items()}
+            for group in _SEAT_GROUPS
         )
         return replace(self, params=params, m=m, v=v, feedback=feedback, residual=residual)
 
@@ -269,13 +288,19 @@ class SeatState:
         return b"".join(self.pieces())
 
     @classmethod
-    def from_bytes(cls, data: bytes | memoryview | ByteSource, layout: SeatLayout) -> SeatState:
+    def from_bytes(
+        cls,
+        data: bytes | memoryview | ByteSource,
+        layout: SeatLayout,
+        *,
+        allocate: Allocate = in_memory,
+    ) -> SeatState:
         """Parses canonical bytes.
 
         Raises:
             MalformedState: if the bytes are not canonical, or their tensors not the layout's.
         """
-        blob = read_blob(_SEAT, data)
+        blob = read_blob(_SEAT, data, allocate=allocate)
         groups = _ungrouped(_SEAT, blob.tensors, _SEAT_GROUPS)
         for name, group in groups.items():
             _check_group(_SEAT, group, torch.float32, getattr(layout, _attribute(name)))
@@ -286,17 +311,25 @@ class SeatState:
         return cls(**groups, residual=residual, count=count, batches=batches)
 
     @classmethod
-    def initial(cls, model: GlobalState, layout: SeatLayout) -> SeatState:
+    def initial(
+        cls, model: GlobalState, layout: SeatLayout, *, allocate: Allocate = in_memory
+    ) -> SeatState:
         """What a round starts from that opens publicly: the global model, and its moments.
 
-        Those are zero where it has none, and so is the feedback.
+        Those are zero where it has none, and so is the feedback. Moments are made one after
+        another, and each then lies where `allocate` says by its name in the canonical bytes.
         """
         like, shared = model.params, model.moments
-        if shared.is_warm:
-            m = {name: shared.first(name) for name in layout.m}
-            v = {name: shared.second(name) for name in layout.v}
-        else:
-            m, v = _zeros(layout.m, like), _zeros(layout.v, like)
+        groups: dict[str, Tensors] = {group: {} for group in _MOMENTS}
+        makers = {"m": shared.first, "v": shared.second}
+        for group, shapes in (("m", layout.m), ("v", layout.v)):
+            for name, shape in shapes.items():
+                kept = allocate(f"{group}/{name}", tuple(shape), torch.float32)
+                groups[group][name] = kept.zero_()
+                if shared.is_warm:
+                    kept.copy_(makers[group](name))
+                let_go_of_pages(kept)
+        m, v = groups["m"], groups["v"]
         feedback, residual = _zeros(layout.feedback, like), _zeros(layout.residual, like)
         return cls(model.params, m, v, feedback, shared.count, batches=0, residual=residual)
 

@@ -3,26 +3,23 @@
 Rule of this file: a step is a function of its arguments and nothing else. The inner step uses only
 the operations of `Ops` and separate additions and multiplications of fp32 tensors; the outer step
 is integers (`fixed`) up to the last subtraction, so that order, threads and devices cannot matter.
-
-Shapes: B sequences in a batch, b in a micro-batch, T positions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from atoll.numerics.batch import MicroBatch, shares_of
+from atoll.numerics.gradients import BatchGradients, StepInput, batch_gradients
 from atoll.numerics.init import is_bounded
-from atoll.numerics.kernels.freed_memory import give_back_freed_memory
-from atoll.numerics.kernels.philox import Mask
-from atoll.numerics.model import Dropper, forward, keep_all, rotary_of
-from atoll.numerics.optimisers import STEPS, Update
-from atoll.numerics.schedule import Recipe, clip_scale, dropper
+from atoll.numerics.kernels.freed_memory import give_back_freed_memory, let_go_of_pages
+from atoll.numerics.optimisers import STEPS, Stepped, Update
+from atoll.numerics.schedule import Recipe, clip_scale
 from atoll.numerics.state import GlobalState, SeatState, Tensors, rng_digest
 from atoll.numerics.state_layout import optimiser_of
 from atoll.protocol.checkpoint_commitments import StateRoots, StepWork
@@ -31,25 +28,11 @@ from atoll.protocol.types import ZERO_DIGEST
 
 
 @dataclass(frozen=True, slots=True)
-class StepInput:
-    """What a step reads beside the state and the recipe.
-
-    Attributes:
-        batch: on the CPU; a gradient is summed over it, micro-batch by micro-batch.
-        global_step: counts from 0 over the job; the schedule and dropout follow from it.
-        dropout_key: of Philox, two words below 2³².
-    """
-
-    batch: Sequence[MicroBatch]
-    global_step: int
-    dropout_key: tuple[int, int] = (0, 0)
-
-
-@dataclass(frozen=True, slots=True)
 class StepResult:
     """A step's result: the next state and the batch's mean loss in nats a token.
 
-    When the step was not finite, `diverged` is set and the state is the one before it.
+    When the step was not finite, `diverged` is set and the state is the one before it, where the
+    step was not one in place.
 
     Attributes:
         work: what the segment's work tag takes in of it.
@@ -61,26 +44,55 @@ class StepResult:
     diverged: bool
 
 
+Stepper: TypeAlias = Callable[[str, Update], Stepped]
+"""Runs the optimiser of a name on one parameter."""
+
+
+def stepped(optimiser: str, update: Update) -> Stepped:
+    """By the optimiser's own operations."""
+    return STEPS[optimiser](update)
+
+
 def inner_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
     """One step; the next state lies on the device of the recipe's operations."""
+    result = step_in_place(state.unshared(), given, recipe)
+    return replace(result, state=state) if result.diverged else result
+
+
+def step_in_place(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
+    """`inner_step` in the state's own groups: no two states are there at any time.
+
+    So the state of a step that diverged is nobody's: what the optimiser did to it is not undone.
+    """
     give_back_freed_memory()
-    state = state.on(recipe.ops.device)
-    # A mean over the whole batch, which no cut into micro-batches changes: each has the share of
-    # all targets that are its own. A mean of means would weigh a short answer's tokens more.
-    shares = shares_of([micro_batch.count for micro_batch in given.batch])
-    batch = _batch_gradients(state.params, given, shares, recipe)
-    loss = math.fsum(each * share for each, share in zip(batch.losses, shares, strict=True))
+    state = placed(state, recipe)
+    return finish_step(state, batch_gradients(state.params, given, recipe), given, recipe)
+
+
+def placed(state: SeatState, recipe: Recipe) -> SeatState:
+    """A state where the recipe's steps want it."""
+    return state.on(recipe.ops.device, moments_apart=recipe.memory.moments_apart)
+
+
+def finish_step(
+    state: SeatState,
+    batch: BatchGradients,
+    given: StepInput,
+    recipe: Recipe,
+    *,
+    stepper: Stepper = stepped,
+) -> StepResult:
+    """`step_in_place` from the batch's gradients on, which are used up."""
+    loss = math.fsum(each * share for each, share in zip(batch.losses, given.shares, strict=True))
     norm = recipe.ops.global_norm(batch.gradients.values())
     work = StepWork(norm, batch.losses)
     if not (math.isfinite(loss) and math.isfinite(norm)):
         return StepResult(state, loss, work, diverged=True)
     scale = clip_scale(norm, float(recipe.inner.clip))
     rate = float(recipe.schedule.rates[given.global_step])
-    give_back_freed_memory()  # of the backward pass, before there is a second state
-    after = _optimised(state, batch.gradients, recipe, scale=scale, rate=rate)
-    if not is_bounded(*after.params.values()):
-        return StepResult(state, loss, work, diverged=True)
-    return StepResult(after, loss, work, diverged=False)
+    give_back_freed_memory()  # of the backward pass
+    state = _optimise(state, batch.gradients, recipe, scale=scale, rate=rate, stepper=stepper)
+    return StepResult(state, loss, work, diverged=not is_bounded(*state.params.values()))
 
 
 def mix_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState:
@@ -106,75 +118,35 @@ def state_roots(state: SeatState) -> StateRoots:
     return StateRoots(state.params_root(), state.optimiser_root(), ZERO_DIGEST, counters)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchGradients:
-    """Each micro-batch's loss, and the gradients of the batch's, by parameter."""
-
-    losses: tuple[float, ...]
-    gradients: Tensors
-
-
-def _batch_gradients(
-    params: Tensors, given: StepInput, shares: Sequence[float], recipe: Recipe
-) -> BatchGradients:
-    """Of all micro-batches, summed in their order: fp32 sums in another one have other bits."""
-    inner, step = recipe.inner, given.global_step & 0xFFFFFFFF
-    mask = Mask(inner.dropout, given.dropout_key, step, site=0, first=0)
-    losses: list[float] = []
-    sums: list[Tensor] = []
-    for index, (micro_batch, share) in enumerate(zip(given.batch, shares, strict=True)):
-        drop = dropper(mask, index * inner.micro_batch, recipe.ops)
-        placed = micro_batch.to(recipe.ops.device)
-        loss, *gradients = _loss_and_gradients(params, placed, share, recipe, drop)
-        losses.append(loss.item())
-        # One by one, so that three sets are never there at once.
-        if index == 0 and len(given.batch) > 1:
-            sums = [gradients.pop(0).clone() for _ in params]
-        elif index == 0:
-            sums = gradients
-        else:
-            for i in range(len(sums)):
-                sums[i] = sums[i] + gradients.pop(0)
-    return BatchGradients(tuple(losses), dict(zip(params, sums, strict=True)))
-
-
-def _loss_and_gradients(
-    params: Tensors, micro_batch: MicroBatch, share: float, recipe: Recipe, drop: Dropper
-) -> list[Tensor]:
-    """A micro-batch's loss, and its share of the gradients, until the next micro-batch's."""
-
-    def work(inputs: Sequence[Tensor]) -> list[Tensor]:
-        ids_bT, targets_bT, weights_bT, share, *values = inputs
-        leaves = {n: p.detach().requires_grad_() for n, p in zip(params, values, strict=True)}
-        logits_bTV = forward(leaves, ids_bT, recipe.model, recipe.ops, drop, base=recipe.base)
-        loss = recipe.ops.cross_entropy(logits_bTV, targets_bT, weights_bT)
-        del logits_bTV  # as large as its gradient, which comes
-        return [loss.detach(), *torch.autograd.grad(loss * share, list(leaves.values()))]
-
-    device, m = recipe.ops.device, micro_batch
-    inputs = [m.ids, m.targets, m.weights, torch.tensor(share, device=device), *params.values()]
-    if drop is not keep_all:  # whose mask is another one at each step
-        return work(inputs)
-    held = recipe.base, rotary_of(recipe.model, device)
-    what = recipe.model, id(recipe.base), tuple(params)
-    return recipe.ops.graphed(work, inputs, what, held)
-
-
-def _optimised(
-    state: SeatState, gradients: Tensors, recipe: Recipe, *, scale: float, rate: float
+def _optimise(
+    state: SeatState,
+    gradients: Tensors,
+    recipe: Recipe,
+    *,
+    scale: float,
+    rate: float,
+    stepper: Stepper,
 ) -> SeatState:
     """Every parameter after its optimiser's step; the gradients are clipped by `scale`.
 
-    Each gradient is let go once it is used: two states are all that is there in the end.
+    Each tensor takes the place of the one before it, and a gradient is let go once it is used.
     """
-    count, before = state.count + 1, {"m": state.m, "v": state.v}
-    params: dict[str, Tensor] = {}
-    after: dict[str, dict[str, Tensor]] = {slot: {} for slot in before}
+    count, slots = state.count + 1, {"m": state.m, "v": state.v}
     for name, p in state.params.items():
-        slots = {slot: tensors[name] for slot, tensors in before.items() if name in tensors}
-        step = STEPS[optimiser_of(name, p.shape, recipe.inner)]
-        gradient = gradients.pop(name)
-        params[name], kept = step(Update(p, slots, gradient, scale, rate, count, recipe))
-        for slot, tensor in kept.items():
-            after[slot][name] = tensor
-    return replace(state, params=params, **after, count=count, batches=state.batches + 1)
+        before = {slot: t[name].to(p.device) for slot, t in slots.items() if name in t}
+        optimiser = optimiser_of(name, p.shape, recipe.inner)
+        update = Update(p, before, gradients.pop(name), scale, rate, count, recipe)
+        state.params[name], after = stepper(optimiser, update)
+        del update, before  # else they would be there beside the next one's
+        for slot, tensor in after.items():
+            _keep(slots[slot], name, tensor, recipe)
+    return replace(state, count=count, batches=state.batches + 1)
+
+
+def _keep(slots: Tensors, name: str, tensor: Tensor, recipe: Recipe) -> None:
+    """A moment in the place of the one before it: in its memory, where that is apart."""
+    if recipe.memory.moments_apart:
+        slots[name].copy_(tensor)
+        let_go_of_pages(slots[name])
+    else:
+        slots[name] = tensor

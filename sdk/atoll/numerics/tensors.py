@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from atoll.numerics.errors import MalformedState
+from atoll.numerics.kernels.freed_memory import let_go_of_pages
 from atoll.numerics.state_layout import MAX_HEADER_BYTES
 from atoll.protocol.canonical import Ipld, decode, encode
 from atoll.protocol.hashing import sha256 as sha256_digest
@@ -49,6 +50,8 @@ _NAME = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 _CHUNK_TAG = "atoll.chunk.v1"
 
 Shape: TypeAlias = tuple[int, ...]
+Allocate: TypeAlias = Callable[[str, Shape, torch.dtype], Tensor]
+"""Makes the tensor that a blob's bytes of a name are read into."""
 Fields: TypeAlias = dict[str, int | dict[str, int]]
 
 
@@ -130,6 +133,7 @@ def _chunk_hashes(name: str, tensor: Tensor) -> Iterator[bytes]:
         chunk.update(index.to_bytes(8, "big"))
         chunk.update(raw[start : start + CHUNK_BYTES])
         yield chunk.digest()
+    let_go_of_pages(tensor)
 
 
 @lru_cache(maxsize=4096)
@@ -159,13 +163,22 @@ def write_lazily(
     header = encode(document)
     yield MAGIC + len(header).to_bytes(4, "little") + header
     for name in names:
-        yield raw_bytes(read(name))
+        tensor = read(name)
+        yield raw_bytes(tensor)
+        let_go_of_pages(tensor)
+
+
+def in_memory(_name: str, shape: Shape, dtype: torch.dtype) -> Tensor:
+    """Memory of the process."""
+    return torch.empty(shape, dtype=dtype)  # kernels may depend on alignment
 
 
 def read_blob(
     kind: str,
     data: bytes | memoryview | ByteSource,
     wanted: Callable[[str], bool] = lambda _: True,
+    *,
+    allocate: Allocate = in_memory,
 ) -> Blob:
     """Parses one blob of that kind, and keeps the tensors whose names are wanted.
 
@@ -179,7 +192,8 @@ def read_blob(
         if not wanted(name):
             reader.skip(_size(dtype, shape))
             continue
-        tensors[name] = _read_tensor(reader, dtype, shape)
+        tensors[name] = allocate(name, shape, DTYPES[dtype])
+        _fill(reader, tensors[name])
     reader.end()
     return Blob(fields, tensors, len(tensors) == len(layout))
 
@@ -207,7 +221,9 @@ def read_lazily(kind: str, source: ByteSource) -> LazyBlob:
 
     def tensors() -> Iterator[tuple[str, Tensor]]:
         for name, dtype, shape in layout:
-            yield name, _read_tensor(reader, dtype, shape)
+            tensor = in_memory(name, shape, DTYPES[dtype])
+            _fill(reader, tensor)
+            yield name, tensor
         reader.end()
 
     return LazyBlob(fields, {name: (dtype, shape) for name, dtype, shape in layout}, tensors())
@@ -228,11 +244,10 @@ def _size(dtype: str, shape: Shape) -> int:
     return math.prod(shape) * DTYPES[dtype].itemsize
 
 
-def _read_tensor(reader: _Reader, dtype: str, shape: Shape) -> Tensor:
-    tensor = torch.empty(shape, dtype=DTYPES[dtype])  # kernels may depend on alignment
+def _fill(reader: _Reader, tensor: Tensor) -> None:
     if tensor.numel():
         reader.fill(tensor.view(-1).view(torch.uint8).numpy().data)
-    return tensor
+    let_go_of_pages(tensor)
 
 
 class _Reader:

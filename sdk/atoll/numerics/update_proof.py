@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
+
+from torch import Tensor
 
 from atoll.numerics.codec.dither import MOMENT_SECTION, DitherKey
 from atoll.numerics.codec.factored import encode_factored
@@ -11,7 +14,7 @@ from atoll.numerics.codec.feedback import encode_with_feedback
 from atoll.numerics.codec.registry import seat_codec
 from atoll.numerics.sections import joined
 from atoll.numerics.state import GlobalState, SeatState, Tensors
-from atoll.numerics.state_layout import moment_layout
+from atoll.numerics.state_layout import MomentLayout, moment_layout
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.method_spec import CodecSpec
 
@@ -33,9 +36,12 @@ def close_round(
         NonFiniteDeltaError: what would be sent has a value that is not finite.
     """
     spec = manifest.codec
-    change, residual = _change(model, last, spec, dither)
+    first, residual = _change(model, last, spec, dither)
     carried_state = replace(last, residual=residual)
-    return joined([change, *_moments(manifest, model, last, dither)]), carried_state
+    shared, exponents = moment_layout(manifest, model.shapes), model.moment_exponents
+    del model  # which takes more than what follows
+    moments = _moments(last, shared, exponents, manifest.codec, dither)
+    return joined(chain([first], moments)), carried_state
 
 
 def with_residual(
@@ -56,20 +62,38 @@ def _change(
 ) -> tuple[bytes, Tensors]:
     """The first section, and what it leaves out where that is fed back."""
     codec, part = seat_codec(spec, dither), model.sent_part(spec)
-    delta = {name: p - last.params[name] for name, p in part.params.items()}
+    delta = _Difference(part.params, last.params)
     if not spec.carries_feedback:
         return codec.encode(delta, part.exponents), {}
     residual = {name: last.feedback[name] for name in delta}
     return encode_with_feedback(codec, delta, residual, part.exponents, float(spec.feedback))
 
 
+class _Difference(Mapping[str, Tensor]):
+    """Tensors less others, each when it is asked for: all of them are as much as the model."""
+
+    def __init__(self, tensors: Tensors, others: Tensors) -> None:
+        self._tensors, self._others = tensors, others
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[name] - self._others[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
 def _moments(
-    manifest: Manifest, model: GlobalState, last: SeatState, dither: DitherKey
+    last: SeatState,
+    shared: MomentLayout,
+    exponents: Mapping[str, int],
+    spec: CodecSpec,
+    dither: DitherKey,
 ) -> Iterator[bytes]:
     """The other sections: the moments as they are, whose count of steps goes on with them."""
-    shared = moment_layout(manifest, model.shapes)
     if shared.m:
-        codec = seat_codec(manifest.codec, replace(dither, section=MOMENT_SECTION))
-        yield codec.encode(last.m, model.moment_exponents)
+        yield seat_codec(spec, replace(dither, section=MOMENT_SECTION)).encode(last.m, exponents)
     if shared.v:
         yield encode_factored(last.v)

@@ -110,7 +110,10 @@ async def open_context(
         journal.tell_claims(session.queue.claimed)
         gateway = await session.serve(serves, journal=config.journal_file)
         niceness, device = config.worker_niceness, config.device
-        workers = [Worker(niceness=niceness, device=device) for _ in range(3)]
+        most_memory = config.policy.most_memory_bytes
+        workers = [
+            Worker(niceness=niceness, device=device, most_memory=most_memory) for _ in range(3)
+        ]
         for each in workers:
             stack.callback(each.kill)
         worker, spare_worker, game_worker = workers

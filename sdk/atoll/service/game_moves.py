@@ -20,9 +20,9 @@ from atoll.protocol.types import Digest
 from atoll.service.doctor.machine_checks import memory
 from atoll.service.duties.challenge import SHOWN
 from atoll.service.duties.game import PLAY
-from atoll.service.memory_needs import verifier_bytes
 from atoll.storage.local import LocalStore
 from atoll.train.judge_task import JudgeTask, Position
+from atoll.train.memory_needs import verifier_bytes
 from atoll.train.own_run import OwnRun, model_roots, program_header
 from atoll.train.probe import pin_torch
 from atoll.train.stored_states import read_global_state

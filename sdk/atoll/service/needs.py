@@ -11,8 +11,8 @@ from typing import Final
 from atoll.numerics.state_layout import max_params_bytes, max_state_bytes
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Role
-from atoll.service.memory_needs import provider_bytes, verifier_bytes
 from atoll.service.update_limits import max_update_bytes
+from atoll.train.memory_needs import provider_bytes, verifier_bytes
 
 _TOKEN_BYTES: Final = {"uint8": 1, "uint16": 2, "uint32": 4}
 

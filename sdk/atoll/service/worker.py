@@ -28,6 +28,7 @@ from atoll.service.elsewhere import handed_over
 from atoll.service.log_files import level_here, lines_to, log_from
 from atoll.service.priority_lock import PriorityLock
 from atoll.service.task import TaskCall
+from atoll.train.memory_limit import MEMORY_VARIABLE
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 R = TypeVar("R")
@@ -59,8 +60,9 @@ class Worker:
         niceness: int = 0,
         context: BaseContext | None = None,
         device: str | None = None,
+        most_memory: int | None = None,
     ) -> None:
-        self._initial = (threads, niceness, device)
+        self._initial = (threads, niceness, device, most_memory)
         self._context = context or multiprocessing.get_context("spawn")
         self._pool: ProcessPoolExecutor | None = None
         self._lock = PriorityLock()
@@ -223,7 +225,9 @@ def _attach() -> None:
         watcher.start()
 
 
-def _tune(threads: int, niceness: int, device: str | None, level: int) -> None:
+def _tune(
+    threads: int, niceness: int, device: str | None, most_memory: int | None, level: int
+) -> None:
     # The starter has one by now: as it forked a process ahead, it had none yet.
     log_from(level)
     # What a process loaded before it was forked keeps the threads that it was loaded with.
@@ -231,6 +235,8 @@ def _tune(threads: int, niceness: int, device: str | None, level: int) -> None:
         os.environ[variable] = str(threads)
     if device is not None:
         os.environ[DEVICE_VARIABLE] = device
+    if most_memory is not None:
+        os.environ[MEMORY_VARIABLE] = str(most_memory)
     os.nice(niceness)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from atoll.errors import ManifestError
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.segment import Course
@@ -10,6 +12,7 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Digest, SeatIndex
 from atoll.storage.local import LocalStore
 from atoll.train.data import TokenFile, form_of, read_nodes
+from atoll.train.memory_room import plan_here
 from atoll.train.open_base import open_base
 
 
@@ -33,7 +36,7 @@ def open_course(
     recipe = Recipe.of(manifest, open_base(manifest, store))
     return Course(
         manifest=manifest,
-        recipe=recipe,
+        recipe=replace(recipe, memory=plan_here(manifest)),
         tokens=tokens,
         data_seed=data_seed,
         seat=seat,

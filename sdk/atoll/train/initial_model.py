@@ -6,6 +6,7 @@ from atoll.numerics.init import initial_global_state
 from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import Manifest
 from atoll.storage.local import LocalStore
+from atoll.train.memory_room import global_allocator
 from atoll.train.open_base import read_weights
 
 
@@ -18,6 +19,8 @@ def open_initial_state(manifest: Manifest, store: LocalStore) -> GlobalState:
         NotFound, CorruptBlock: a block of the weights is missing or damaged.
         TooLarge, MalformedDag, MalformedState: they are not what the manifest says.
     """
+    allocate = global_allocator(manifest, store)
     if manifest.init.cid is None or manifest.lora is not None:
-        return initial_global_state(manifest)
-    return initial_global_state(manifest, dict(read_weights(manifest.init, manifest.model, store)))
+        return initial_global_state(manifest, allocate=allocate)
+    weights = dict(read_weights(manifest.init, manifest.model, store))
+    return initial_global_state(manifest, weights, allocate=allocate)

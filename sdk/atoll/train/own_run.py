@@ -22,7 +22,7 @@ from atoll.numerics.kernels.interface import CPU
 from atoll.numerics.schedule_tables import table_parts
 from atoll.numerics.segment import Course
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.step import StepResult, inner_step, state_roots
+from atoll.numerics.step import StepResult, state_roots, step_in_place
 from atoll.numerics.tensors import raw_bytes
 from atoll.numerics.trace.build.whole import program_of
 from atoll.numerics.trace.imports import ImportContext, TraceSources
@@ -73,13 +73,11 @@ class _ClaimStart:
     """What a run needs memory for.
 
     Attributes:
-        model: of the round's start, with the outer optimiser's slots.
-        state: what the claim begins with; of an update proof the round's last state.
+        model: of the round's start, without the outer optimiser's slots and moments.
     """
 
     course: Course
     model: GlobalState
-    state: SeatState
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +145,7 @@ class OwnRun:
     def _start(self) -> _ClaimStart:
         if self._held is None:
             task, manifest = self._task, self._manifest
-            model = read_global_state(manifest, task.model, self._store)
+            model = read_global_state(manifest, task.model, self._store, outer=False, moments=False)
             course = self._open(
                 manifest,
                 store=self._store,
@@ -155,14 +153,15 @@ class OwnRun:
                 seat=task.seat,
                 round=task.round,
             )
-            self._held = _ClaimStart(replace(course, model=model), model, self._reached())
+            self._held = _ClaimStart(replace(course, model=model), model)
         return self._held
 
     def _reached(self) -> SeatState:
         """What the claim begins with; of an update proof the last state.
 
-        It is run, and never asked of the other player, who has it and may withhold it. That both
-        players come to the same one is agreed: what came before is as it has to be.
+        It is made anew for each use, as steps are in place: `state_after` reads what it kept. It is
+        run, and never asked of the other player, who has it and may withhold it. That both players
+        come to the same one is agreed: what came before is as it has to be.
         """
         task = self._task
         seat_task = TrainTask(
@@ -198,7 +197,7 @@ class OwnRun:
         """After a step that is not finite there is nothing, written as zeros."""
         inner = self._manifest.inner
         silent = _StepRecord(ZERO_DIGEST, bytes(8 + 4 * (inner.batch // inner.micro_batch)))
-        state, end = self._start().state, self._first + inner.segment
+        state, end = self._reached(), self._first + inner.segment
         for step in range(self._first, end):
             result = self._step(state, step)
             if result.diverged:
@@ -210,7 +209,8 @@ class OwnRun:
 
     def _step(self, state: SeatState, step: int) -> StepResult:
         course = self._start().course
-        result = inner_step(course.begin(state, step), course.input(step), course.recipe)
+        state = course.begin(state, step)
+        result = step_in_place(state, course.input(step), course.recipe)
         # What the trace and the update proof read lies on the CPU.
         state = result.state.on(CPU)
         return replace(result, state=state if result.diverged else course.end(state))
@@ -256,9 +256,9 @@ class OwnRun:
     def _sources(self, step: int) -> TraceSources:
         """What the trace of a step, or of the update proof, reads."""
         start = self._start()
-        course, model, state = start.course, start.model, start.state
-        # An update proof begins with the last state itself. The states between are made again and
-        # not kept: one is 12 bytes a parameter.
+        course, model, state = start.course, start.model, self._reached()
+        # An update proof begins with the last state itself. The states between are made again, each
+        # in the memory of the one before it.
         for before in range(self._first, self._first if self._task.is_update_proof else step):
             state = self._step(state, before).state
         exponents = model.exponent_bytes()

@@ -99,14 +99,15 @@ def train_round(
         if progress.segments and is_enough(progress.segments):
             break
         segment = run(states, progress.segments, course)  # k times θ ← step(θ)
-        states.append(segment.state)
         if not segment.is_finite:
             # The state before the segment is gone, as it would double what training needs; a round
             # that is not finite is rare, and is run again up to there.
+            del segment
             ended = replace(task, segments=progress.segments)
             kept = Keeping(keeping.checkpoints)
             finite = train_round(ended, store, run=run, keeping=kept, opened=opened)
             return replace(finite, diverged=True)
+        states.append(segment.state)
         progress = progress.plus(segment)
         del segment
         keeping.after_segment(task, progress, states[0])
@@ -127,8 +128,8 @@ def _pseudo_gradient(task: TrainTask, store: LocalStore, states: list[SeatState]
     The segments stand then, and are paid: every step was finite, and what overflowed in the
     difference says nothing against them.
     """
-    model = model_of(task, store)
     with suppress(NonFiniteDeltaError):
-        update, _ = close_round(task.manifest, model, states.pop(), task.dither)
+        # Nobody else has the model, so that it is let go once the difference is written.
+        update, _ = close_round(task.manifest, model_of(task, store), states.pop(), task.dither)
         return update
     return b""

@@ -15,6 +15,7 @@ from atoll.protocol.types import Address, Digest, Domain, RoundId, SeatIndex
 from atoll.storage.local import LocalStore
 from atoll.train.course import open_course
 from atoll.train.earlier import EarlierRound
+from atoll.train.memory_room import seat_allocator
 from atoll.train.stored_states import read_global_state
 
 NO_DOMAIN: Final = Domain(0, Address("0x" + "00" * 20))
@@ -53,7 +54,7 @@ class TrainTask:
 
 SegmentRunner: TypeAlias = Callable[[list[SeatState], int, Course], SegmentRun]
 """Trains a segment from the one state in the list, and takes it out: whoever else held it would
-keep it, 12 bytes a parameter, while the segment's later steps are made."""
+keep it, 12 bytes a parameter, beside the one of the segment's steps."""
 
 
 def run_alone(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
@@ -94,4 +95,6 @@ def course_of(task: TrainTask, store: LocalStore) -> Course:
 def open_with(task: TrainTask, store: LocalStore, carried_states: list[SeatState]) -> SeatState:
     """What the task's round opens with; the seat's own state, if it is there, is taken out."""
     model = read_global_state(task.manifest, task.global_state_cid, store, outer=False)
-    return open_round(task.manifest, model, carried_states.pop() if carried_states else None)
+    carried_state = carried_states.pop() if carried_states else None
+    allocate = seat_allocator(task.manifest, store)
+    return open_round(task.manifest, model, carried_state, allocate=allocate)

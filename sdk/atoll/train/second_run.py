@@ -15,13 +15,22 @@ from dataclasses import replace
 import torch
 
 from atoll.errors import MachineFault
+from atoll.numerics.gradients import BatchGradients, StepInput, batch_gradients
 from atoll.numerics.kernels.graphs import Graphs
 from atoll.numerics.ops import reference_operations
+from atoll.numerics.optimisers import Stepped, Update
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.segment import Course, SegmentRun, StepRunner, run_segment
 from atoll.numerics.state import SeatState
-from atoll.numerics.step import StepInput, StepResult, inner_step, state_roots
-from atoll.protocol.checkpoint_commitments import StateRoots, work_tag
+from atoll.numerics.step import (
+    Stepper,
+    StepResult,
+    finish_step,
+    step_in_place,
+    stepped,
+)
+from atoll.numerics.tensors import tree_root
+from atoll.protocol.checkpoint_commitments import StepWork, work_tag
 from atoll.protocol.types import Digest
 
 _NEXT_STEP = (
@@ -54,7 +63,6 @@ class SelfCheck:
         segments: how many the round has.
         doubts: whether every step is run twice, as this machine was seen to be wrong before.
         draw: a number below its argument.
-        fast: how a step is run; the second run is always the reference's.
 
     Raises:
         MachineFault: when called: the two runs of the step differ.
@@ -65,9 +73,8 @@ class SelfCheck:
         segments: int,
         doubts: bool = False,
         draw: Callable[[int], int] = secrets.randbelow,
-        fast: StepRunner = inner_step,
     ) -> None:
-        self._end, self._draw, self._fast = segments, draw, fast
+        self._end, self._draw = segments, draw
         self._doubts = doubts
         self._next = -1
         self._drawn: set[int] = set()
@@ -79,7 +86,7 @@ class SelfCheck:
             ranges = (length, (self._end - segment) * length)
             self._drawn = {first + self._draw(below) for below in ranges}
         drawn = None if self._doubts else self._drawn
-        step_by = _checked(drawn, self._fast)
+        step_by = _checked(drawn)
         segment_run = run_segment(states.pop(), segment, course, step_by=step_by)
         self._next = segment + 1
         if not segment_run.is_finite:
@@ -88,34 +95,68 @@ class SelfCheck:
 
 
 def _reference_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
-    by_reference = replace(recipe, ops=reference_operations(recipe.ops.device))
+    state, reference = state.on(recipe.ops.device), _by_reference(recipe)
+    return finish_step(state, _reference_gradients(state, given, reference), given, reference)
+
+
+def _by_reference(recipe: Recipe) -> Recipe:
+    return replace(recipe, ops=reference_operations(recipe.ops.device))
+
+
+def _reference_gradients(state: SeatState, given: StepInput, reference: Recipe) -> BatchGradients:
     # The GPU also holds what the fast run captured. An error that is still being handled would hold
     # what the first try had made.
     with suppress(torch.OutOfMemoryError):
-        return inner_step(state, given, by_reference)
+        return batch_gradients(state.params, given, reference)
     Graphs.let_go()
-    return inner_step(state, given, by_reference)
+    return batch_gradients(state.params, given, reference)
 
 
-def _checked(drawn: set[int] | None, fast: StepRunner) -> StepRunner:
-    """Steps as `fast` runs them; those drawn, or all, are compared with the
-    reference's.
+def _checked(drawn: set[int] | None) -> StepRunner:
+    """Steps in place, where those drawn, or all, are run by the reference as well.
+
+    Neither a second state nor second gradients are held: of the reference's gradients digests are
+    kept, and the optimiser's two results are compared parameter by parameter.
     """
 
     def run(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
         step = given.global_step
         if drawn is not None and step not in drawn:
-            return fast(state, given, recipe)
-        # The reference first: of its result only digests are kept, so that no third state is held.
-        expected = _told(_reference_step(state, given, recipe))
-        result = fast(state, given, recipe)
-        if _told(result) != expected:
-            raise fault(f"step {step} has other bits by the reference kernels")
-        return result
+            return step_in_place(state, given, recipe)
+        state, reference = state.on(recipe.ops.device), _by_reference(recipe)
+        expected = _digest_of(_reference_gradients(state, given, reference), reference)
+        batch = batch_gradients(state.params, given, recipe)
+        if _digest_of(batch, recipe) != expected:
+            raise _step_fault(step)
+        return finish_step(state, batch, given, recipe, stepper=_compared(step, reference))
 
     return run
 
 
-def _told(done: StepResult) -> tuple[StateRoots, Digest, bool]:
-    """Everything of a step that anybody else can find to be otherwise; NaN equals itself."""
-    return state_roots(done.state), work_tag([done.work]), done.diverged
+def _compared(step: int, reference: Recipe) -> Stepper:
+    """The optimiser's step, which has to be the reference's."""
+
+    def both(optimiser: str, update: Update) -> Stepped:
+        expected = stepped(optimiser, replace(update, recipe=reference))
+        found = stepped(optimiser, update)
+        if not _same_bits(found, expected):
+            raise _step_fault(step)
+        return found
+
+    return both
+
+
+def _same_bits(found: Stepped, expected: Stepped) -> bool:
+    (p, slots), (other, others) = found, expected
+    pairs = [(p, other), *((slots[slot], others[slot]) for slot in others)]
+    return all(torch.equal(a.view(torch.int32), b.view(torch.int32)) for a, b in pairs)
+
+
+def _digest_of(batch: BatchGradients, recipe: Recipe) -> tuple[Digest, Digest]:
+    """Losses, norm and gradients; NaN equals itself."""
+    norm = recipe.ops.global_norm(batch.gradients.values())
+    return tree_root(batch.gradients), work_tag([StepWork(norm, batch.losses)])
+
+
+def _step_fault(step: int) -> MachineFault:
+    return fault(f"step {step} has other bits by the reference kernels")

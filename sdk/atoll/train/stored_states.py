@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.state_layout import max_state_bytes, moment_layout, seat_layout, trained_shapes
-from atoll.numerics.tensors import ByteSource
+from atoll.numerics.tensors import ByteSource, in_memory
 from atoll.protocol.manifest import Manifest
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
+from atoll.train.memory_room import global_allocator, seat_allocator
 
 
 def read_global_state(
@@ -25,14 +26,21 @@ def read_global_state(
         moments: false leaves the merged moments out.
     """
     source, shapes = _source(cid, manifest, store), trained_shapes(manifest)
-    state = GlobalState.from_bytes(source, shapes, outer=outer, moments=moments)
+    state = GlobalState.from_bytes(
+        source,
+        shapes,
+        outer=outer,
+        moments=moments,
+        allocate=global_allocator(manifest, store) if outer else in_memory,
+    )
     state.check_moments(moment_layout(manifest))
     return state
 
 
 def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore) -> SeatState:
     """Raises MalformedState unless the blob is a seat state of the manifest's job."""
-    return SeatState.from_bytes(_source(cid, manifest, store), seat_layout(manifest))
+    source, layout = _source(cid, manifest, store), seat_layout(manifest)
+    return SeatState.from_bytes(source, layout, allocate=seat_allocator(manifest, store))
 
 
 def seat_state_bytes(manifest: Manifest) -> int:

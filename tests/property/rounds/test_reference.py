@@ -15,13 +15,13 @@ from torch import Tensor
 
 from atoll.errors import MachineFault
 from atoll.numerics import schedule
+from atoll.numerics.gradients import BatchGradients, batch_gradients
 from atoll.numerics.kernels.engine import default_engine
 from atoll.numerics.kernels.exact import ExactOps
 from atoll.numerics.kernels.graphs import Graphs
 from atoll.numerics.ops import Ops
 from atoll.numerics.segment import Course, SegmentRun, run_segment
 from atoll.numerics.state import SeatState
-from atoll.numerics.step import StepResult, inner_step
 from atoll.protocol.checkpoint_commitments import CheckpointCommitment, CheckpointCommitments
 from atoll.protocol.types import Digest
 from atoll.train import replay, second_run
@@ -95,16 +95,16 @@ def test_a_second_run_has_the_room_of_what_the_first_one_captured(
     made: list[weakref.ref[Tensor]] = []
     monkeypatch.setattr(Graphs, "let_go", lambda: let_go.append(True))
 
-    def step(*args: Any) -> StepResult:
+    def gradients(*args: Any) -> BatchGradients:
         if not let_go:
             activations = torch.ones(3)
             made.append(weakref.ref(activations))
             raise torch.OutOfMemoryError("CUDA out of memory")
         assert made[0]() is None  # there is room for it again
-        return inner_step(*args)
+        return batch_gradients(*args)
 
-    monkeypatch.setattr(second_run, "inner_step", step)
-    check = SelfCheck(4, draw=drawing(0, 5), fast=inner_step)
+    monkeypatch.setattr(second_run, "batch_gradients", gradients)
+    check = SelfCheck(4, draw=drawing(0, 5))
     assert train_round(job.task, job.store, run=check).update == trained.update
     assert len(let_go) == 1
 

@@ -23,6 +23,7 @@ from atoll.service.doctor.gateway_checks import check_gateway
 from atoll.service.doctor.subject import Subject
 from atoll.service.lock import hold_folder
 from atoll.service.private import require_private
+from atoll.train import memory_limit
 
 PASSWORD = "correct horse battery"
 HEAD = BlockRef(7, Digest(bytes(32)), 1_000_000)
@@ -143,14 +144,14 @@ def test_where_a_system_does_not_say_what_is_free_all_is(
 ) -> None:
     names = {name: at for name, at in os.sysconf_names.items() if name != "SC_AVPHYS_PAGES"}
     monkeypatch.setattr(os, "sysconf_names", names)
-    monkeypatch.setattr(machine_checks, "CGROUP_LIMIT", tmp_path / "none")
+    monkeypatch.setattr(memory_limit, "CGROUP_LIMIT", tmp_path / "none")
     total, free = machine_checks.memory()
     assert total == free > 0
 
 
 def test_memory_is_what_the_group_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(machine_checks, "CGROUP_LIMIT", limit)
+    monkeypatch.setattr(memory_limit, "CGROUP_LIMIT", limit)
     for text, level in ((str(1 << 29), Level.FAILURE), (str(3 << 30), Level.WARNING)):
         limit.write_text(text + "\n")
         assert levels(machine_checks.check_memory()) == [level]

@@ -14,9 +14,9 @@ from tests.unit.train.factories import Job, with_method
 from atoll.aggregation.merge_round import merge
 from atoll.job.methods import METHODS
 from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.gradients import BatchGradients
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.step import BatchGradients
 from atoll.numerics.update_proof import close_round
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Digest
@@ -29,7 +29,7 @@ def gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, torch.Tenso
     """What the inner steps take for the loss's gradients; to be filled by the test."""
     given: dict[str, torch.Tensor] = {}
     monkeypatch.setattr(
-        "atoll.numerics.step._batch_gradients", lambda *_: BatchGradients((0.0,), dict(given))
+        "atoll.numerics.step.batch_gradients", lambda *_: BatchGradients((0.0,), dict(given))
     )
     yield given
 

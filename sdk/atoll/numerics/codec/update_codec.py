@@ -15,6 +15,7 @@ coordinates fill whole bytes of each, so that an update is written and read a pi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -163,7 +164,10 @@ class UpdateCodec:
             NonFiniteDeltaError: a value is NaN or infinite.
             ConfigError: exponents out of range or not of these tensors.
         """
-        return b"".join(self.encode_stream(delta, exponents))
+        update = BytesIO()  # the pieces are let go as they come
+        for piece in self.encode_stream(delta, exponents):
+            update.write(piece)
+        return update.getvalue()
 
     def encode_stream(self, delta: Mapping[str, Tensor], exponents: Exponents) -> Iterator[bytes]:
         """The same bytes in pieces; sections after the first wait in memory for their turn.

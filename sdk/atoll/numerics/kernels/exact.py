@@ -52,6 +52,10 @@ class ExactOps:
     def device(self) -> torch.device:
         return self.engine.device
 
+    @property
+    def is_graphed(self) -> bool:
+        return self._graphs is not None
+
     def graphed(
         self, work: Work, inputs: Sequence[Tensor], what: Hashable, held: object
     ) -> list[Tensor]:

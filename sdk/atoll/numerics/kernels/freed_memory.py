@@ -12,7 +12,11 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
+from torch import Tensor
+
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
+_DONTNEED = 4
+"""MADV_DONTNEED (mman.h)."""
 _KEPT_BYTES = 1 << 28
 """What is free beyond this goes back all the same: at the heap's end by itself, elsewhere by
 `give_back_freed_memory`."""
@@ -48,6 +52,25 @@ def _heap() -> tuple[Callable[[], _HeapInfo], Callable[[int], int]] | None:
         return None
     info.restype, trim.argtypes = _HeapInfo, (ctypes.c_size_t,)
     return info, trim
+
+
+@cache
+def _madvise() -> Callable[[int, int, int], int] | None:
+    """The system's madvise; None where it has none."""
+    advise = getattr(ctypes.CDLL(None), "madvise", None)
+    if advise is not None:
+        advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return advise
+
+
+def let_go_of_pages(tensor: Tensor) -> None:
+    """Has the pages of a mapped file leave the process until they are read; they stay the file's.
+
+    Tensors that are not mapped are left alone: their pages would be lost.
+    """
+    storage, advise = tensor.untyped_storage(), _madvise()
+    if advise is not None and storage.filename is not None:
+        advise(storage.data_ptr(), storage.nbytes(), _DONTNEED)
 
 
 def give_back_freed_memory() -> bool:

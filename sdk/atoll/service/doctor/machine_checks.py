@@ -14,6 +14,7 @@ from atoll.errors import AtollError
 from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 from atoll.service.doctor.findings import Finding, failure, ok, warning
 from atoll.service.doctor.subject import Subject
+from atoll.train import memory_limit
 
 LEAST_PYTHON: Final = (3, 11)
 LEAST_MEMORY: Final = 1 << 30
@@ -22,7 +23,6 @@ USUAL_MEMORY: Final = 4 << 30
 USUAL_FILES: Final = 4096
 """A store, its journals, and a gateway with as many connections as it admits."""
 MEMINFO: Final = Path("/proc/meminfo")
-CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 def check_python() -> list[Finding]:
@@ -93,7 +93,7 @@ def memory() -> tuple[int, int]:
     total = free = os.sysconf("SC_PHYS_PAGES") * page
     if "SC_AVPHYS_PAGES" in os.sysconf_names:  # macOS has none
         free = max(os.sysconf("SC_AVPHYS_PAGES") * page, _available() or 0)
-    limit = _cgroup_limit()
+    limit = memory_limit.cgroup_limit()
     return (total, free) if limit is None or limit >= total else (limit, min(free, limit))
 
 
@@ -116,14 +116,6 @@ def check_open_files() -> list[Finding]:
         may = "" if hard == resource.RLIM_INFINITY or hard >= USUAL_FILES else " as root"
         return [warning("open files", text, f"ulimit -n {USUAL_FILES}{may}")]
     return [ok("open files", text)]
-
-
-def _cgroup_limit() -> int | None:
-    try:
-        text = CGROUP_LIMIT.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return int(text) if text.isdigit() else None
 
 
 def _gib(size: int) -> str:

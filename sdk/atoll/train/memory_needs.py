@@ -7,9 +7,11 @@ docs/sizes.md has both.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Final
 
+from atoll.numerics.memory_plan import LEAN, PLANS, ROOMY, MemoryPlan
 from atoll.numerics.state_layout import (
     first_moment_bytes,
     moment_layout,
@@ -22,6 +24,7 @@ from atoll.numerics.state_layout import (
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.model_spec import ModelSpec
 
+_LAYER: Final = "model.layers.0."
 _OF_VERIFIERS: Final = {"replay", "evaluate"}
 START_BYTES: Final = 500_000_000
 """A worker that has done nothing: Python, torch and what it loads; and what its allocator keeps."""
@@ -37,49 +40,61 @@ _SUMS: Final = 3 << 26
 """Of a product in two slices, some rows at a time (`kernels.linear`): the head's."""
 
 
-def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
+def plan_for(manifest: Manifest, room: int) -> MemoryPlan:
+    """What steps have to do for want of memory where there are so many bytes of it."""
+    sizes = _Sizes(manifest)
+    fitting = (plan for plan in PLANS if START_BYTES + sizes.steps(plan) <= room)
+    return next(fitting, LEAN)
+
+
+def state_fits(manifest: Manifest, room: int) -> bool:
+    """Whether so many bytes hold a seat's state beside a GPU that has its parameters."""
+    return START_BYTES + _Sizes(manifest).state <= room
+
+
+def slots_fit(manifest: Manifest, room: int) -> bool:
+    """Whether so many bytes hold a merge with the outer optimiser's slots."""
+    return START_BYTES + _Sizes(manifest).merge(ROOMY) <= room
+
+
+def peaks(manifest: Manifest, update_bytes: int, plan: MemoryPlan = ROOMY) -> dict[str, int]:
     """Bytes of each part of a round, by name: a provider's `train`, to the update proof of its
     update and its last state; a verifier's `replay`, which is the same; of verifiers and submitters
     `evaluate`; of every member `start`, `open`, `check` and `merge`.
 
     Args:
         update_bytes: of a seat's update.
+        plan: of the steps.
     """
     sizes = _Sizes(manifest)
-    steps = sizes.base + max(sizes.two_states, sizes.state + max(sizes.kept, sizes.gradients))
-    if manifest.codec.carries_params:
-        steps += sizes.model  # what a merged fragment is mixed in from
-    update_proof = sizes.state + 2 * sizes.model + 2 * update_bytes
+    # The model goes before the update's sections are joined.
+    update_proof = sizes.held(plan) + max(sizes.model + update_bytes, 2 * update_bytes)
     if manifest.codec.carries_feedback:
-        update_proof += (
-            4 * sizes.model
-        )  # what is wanted, in steps of a grid, as ranks, and what is said
-    # Section by section; then what came of it, and the whole state with the moments before.
-    sections_merged = sizes.model + sizes.change + sizes.numerators + sizes.moments
-    whole = sizes.global_state + sizes.change + 2 * sizes.moments + sizes.opened
-    merge = max(sections_merged, whole) + _MERGED_AT_ONCE
-    # Seen beside its steps: what is kept of writing the update.
-    train = max(steps + update_bytes // 2, update_proof)
+        # What is wanted, in steps of a grid, as ranks, and what is said; and the difference.
+        update_proof += 5 * sizes.model
+    train = max(sizes.steps(plan), update_proof)
     parts = {
-        "open": sizes.global_state + sizes.moments + sizes.opened,
+        "open": sizes.whole(plan) + sizes.moments + sizes.opened,
         "train": train,
         "replay": train,
         "check": sizes.model,
-        "merge": merge,
+        "merge": sizes.merge(plan),
         "evaluate": sizes.base + sizes.model + sizes.logits,
     }
     return {"start": START_BYTES} | {name: START_BYTES + size for name, size in parts.items()}
 
 
 def provider_bytes(manifest: Manifest, update_bytes: int) -> int:
-    """What a provider's largest part holds: it merges what it will train on."""
-    parts = peaks(manifest, update_bytes)
+    """What a provider's largest part holds at least: it merges what it will train on."""
+    parts = peaks(manifest, update_bytes, LEAN)
     return max(size for name, size in parts.items() if name not in _OF_VERIFIERS)
 
 
 def verifier_bytes(manifest: Manifest, update_bytes: int) -> int:
-    """What a verifier's largest part holds: it replays whole rounds, merges and evaluates."""
-    return max(peaks(manifest, update_bytes).values())
+    """What a verifier's largest part holds at least: it replays whole rounds, merges and
+    evaluates.
+    """
+    return max(peaks(manifest, update_bytes, LEAN).values())
 
 
 def submitter_bytes(manifest: Manifest, update_bytes: int) -> int:
@@ -96,17 +111,14 @@ class _Sizes:
 
     Attributes:
         model: what is trained, in fp32.
-        state: a seat's.
+        state: a seat's; without_moments: the same but for the optimiser's moments.
+        layer: a layer's trained parameters.
         global_state: the model with the outer optimiser's slots.
         moments: the merged ones.
         opened: what making the initial state's largest tensor takes.
         numerators: of a section as it is merged; change: of the first one as it is kept.
         base: the model that adapters are added to, and what freezing its largest weight takes.
-        two_states: as a step ends: the one before it, the one after it, and the optimiser's work on
-            the largest tensor.
         logits: of a micro-batch, with what is computed of them at once.
-        kept: beside a state as the backward pass of a micro-batch begins, with its head.
-        gradients: beside a state as it ends, with the embedding's sums.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -117,6 +129,9 @@ class _Sizes:
         self.logits = tokens * _LOGIT * model.vocab + _SUMS
         self.model = _NUMBER * trained
         self.state = _NUMBER * seat_layout(manifest).elements
+        self.without_moments = _NUMBER * replace(seat_layout(manifest), m={}, v={}).elements
+        layer = (prod(s) for n, s in trained_shapes(manifest).items() if n.startswith(_LAYER))
+        self.layer = _NUMBER * sum(layer)
         self.global_state = self.model * (1 + 2 * slots)
         self.moments = first_moment_bytes(manifest) + _NUMBER * moment_layout(manifest).factored
         self.opened = _NUMBER * largest if self.moments else 0
@@ -124,19 +139,51 @@ class _Sizes:
         self.numerators = self.model * (2 if codec.is_exact else 1)
         self.change = self.numerators if codec.fineness is None else trained
         self.base = 0 if manifest.lora is None else _frozen_bytes(manifest)
-        self.two_states = 2 * self.state + 2 * _NUMBER * largest
+        self._manifest, self._largest, self._tokens = manifest, largest, tokens
+
+    def steps(self, plan: MemoryPlan) -> int:
+        """What a step holds at its fullest: one state, and the gradients' sums.
+
+        Beside these there is, as the backward pass of a micro-batch begins, what it needs, with the
+        head; as it ends the embedding's sums; and then the optimiser's work on the largest tensor.
+        """
+        manifest, largest = self._manifest, self._largest
+        inner, slots = manifest.inner, self.state // self.model
+        # A layer's gradients are there before they are added.
+        sums = self.model + self.layer if inner.batch > inner.micro_batch else 0
         # The head's weight, whose integers and gradient are there, is the largest or its size.
         head = (2 + _NUMBER) * largest if manifest.lora is None else 0
-        self.kept = tokens * _kept_of_a_token(model) + self.logits + head
-        self.gradients = self.model + (2 + 1) * _NUMBER * largest
+        kept = self._tokens * _kept_of_a_token(manifest.model, plan) + self.logits + head
+        gradients = self.model + (2 + 1) * _NUMBER * largest
+        optimised = self.model + (slots + 1) * _NUMBER * largest
+        model = self.model if manifest.codec.carries_params else 0  # that a fragment is mixed with
+        return self.base + self.held(plan) + max(sums + kept, gradients, optimised) + model
+
+    def held(self, plan: MemoryPlan) -> int:
+        """Of a seat's state what is in memory."""
+        return self.without_moments if plan.moments_apart else self.state
+
+    def whole(self, plan: MemoryPlan) -> int:
+        """Of a global state; its slots are apart where moments are."""
+        return self.model if plan.moments_apart else self.global_state
+
+    def merge(self, plan: MemoryPlan) -> int:
+        """Section by section; then what came of it, and the whole state with the moments before."""
+        sections = self.model + self.change + self.numerators + self.moments
+        whole = self.whole(plan) + self.change + 2 * self.moments + self.opened
+        return max(sections, whole) + _MERGED_AT_ONCE
 
 
-def _kept_of_a_token(model: ModelSpec) -> int:
+def _kept_of_a_token(model: ModelSpec, plan: MemoryPlan) -> int:
     """What a forward pass keeps of a token for the backward pass beside the logits: in each layer
-    some fifteen vectors as wide as the model and three as wide as the MLP, as seen.
+    some fifteen vectors as wide as the model and three as wide as the MLP, as seen; of layers that
+    are computed again what each reads, and one layer's at a time.
     """
     width = max(model.width, model.heads * model.head_dim)
-    return _NUMBER * model.layers * (15 * width + 3 * model.ffn)
+    layer = 15 * width + 3 * model.ffn
+    if plan.recomputes_layers:
+        return _NUMBER * (model.layers * model.width + layer)
+    return _NUMBER * model.layers * layer
 
 
 def _frozen_bytes(manifest: Manifest) -> int:
