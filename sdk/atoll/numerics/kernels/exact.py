@@ -101,8 +101,8 @@ class ExactOps:
     def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
         return _apply(Rotary, self.engine, x_BHTd, cos_Td, sin_Td)
 
-    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
-        return _apply(Attention, self.engine, q_BHTd, k_BKTd, v_BKTd)
+    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor, *, context: int) -> Tensor:
+        return _apply(Attention, self.engine, context, q_BHTd, k_BKTd, v_BKTd)
 
     def swiglu(self, gate_BTF: Tensor, up_BTF: Tensor) -> Tensor:
         gated = _apply(SwiGlu, self.engine, gate_BTF.flatten(0, 1), up_BTF.flatten(0, 1))
