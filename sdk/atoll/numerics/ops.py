@@ -108,6 +108,9 @@ class Ops(Protocol):
         It is 0, and so is its gradient, where all have weight 0.
         """
 
+    def policy_loss(self, logits_BTV: Tensor, targets_BT: Tensor, weights_BT: Tensor) -> Tensor:
+        """Σ weight · negative log-likelihood of the targets that are not negative, a scalar."""
+
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         """Euclidean norm of all gradients together."""
 
@@ -194,6 +197,13 @@ class NativeOps:
         return F.cross_entropy(
             logits_BTV.flatten(0, 1), targets_N, ignore_index=_IGNORED, reduction=kind
         )
+
+    def policy_loss(self, logits_BTV: Tensor, targets_BT: Tensor, weights_BT: Tensor) -> Tensor:
+        targets_N = targets_BT.masked_fill(targets_BT < 0, _IGNORED).flatten()
+        losses_N = F.cross_entropy(
+            logits_BTV.flatten(0, 1), targets_N, ignore_index=_IGNORED, reduction="none"
+        )
+        return (losses_N * weights_BT.flatten()).sum()
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         total = 0.0

@@ -52,8 +52,8 @@ class Attention(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, Tensor, Tensor]:
         engine: Engine = ctx.engine
         whole: WholeAttention | None = ctx.whole
-        operands = Operands(*ctx.saved_tensors[:6], ctx.levels)
-        output, peak, inverse = ctx.saved_tensors[6:]
+        q, q_step, k, k_step, v, v_step, output, peak, inverse = ctx.saved_tensors
+        operands = Operands(q, q_step, k, k_step, v, v_step, ctx.levels)
         g = gradients[0].reshape(output.shape)
         delta = engine.kernels.row_dot(g, output)
         gi, g_step = engine.kernels.quantise_levels(g, operands.levels)

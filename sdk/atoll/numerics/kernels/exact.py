@@ -29,6 +29,7 @@ from atoll.numerics.kernels.pointwise import (
     CrossEntropy,
     Dropout,
     Embedding,
+    PolicyLoss,
     RmsNorm,
     Rotary,
     SquaredRelu,
@@ -118,6 +119,10 @@ class ExactOps:
         # Kernels, traces and the chain have both in one integer: negative is no target.
         signed_N = targets_BT.masked_fill(weights_BT == 0, -1).flatten()
         return _apply(CrossEntropy, self.engine, logits_BTV.flatten(0, 1), signed_N)
+
+    def policy_loss(self, logits_BTV: Tensor, targets_BT: Tensor, weights_BT: Tensor) -> Tensor:
+        flat = logits_BTV.flatten(0, 1), targets_BT.flatten(), weights_BT.flatten()
+        return _apply(PolicyLoss, self.engine, *flat)
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         total = 0.0

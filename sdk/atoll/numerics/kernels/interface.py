@@ -122,7 +122,8 @@ class Operands:
         """So many slices at a time."""
         for start in range(0, len(self.q), count):
             part = slice(start, start + count)
-            yield part, Operands(*(tensor[part] for tensor in self.tensors), self.levels)
+            q, q_step, k, k_step, v, v_step = (tensor[part] for tensor in self.tensors)
+            yield part, Operands(q, q_step, k, k_step, v, v_step, self.levels)
 
     def tiles(self) -> list[slice]:
         length = self.q.shape[1]
