@@ -158,7 +158,7 @@ class _Batch:
     def take(self, logits_nV: Tensor) -> None:
         """The next token of every sequence that goes on, from the logits at `position`."""
         rows, position = self.rows, self.position
-        sampled = self._sampled(logits_nV, Row(position, self.places[rows]))
+        sampled = self._sampled(logits_nV, Row.across(position, self.places[rows]))
         is_new = self.lengths[rows] == position + 1  # elsewhere the prompt has the next token
         fresh = rows[is_new]
         self.ids[fresh, position + 1] = sampled.ids[is_new]
@@ -211,6 +211,6 @@ def _uncached(batch: _Batch) -> None:
             weights.head(
                 head_inputs(weights, batch.ids[some, :seq] * known)[:, batch.position].unsqueeze(1)
             )
-            for some in batch.rows.split(count)
+            for some in torch.split(batch.rows, count)
         ]
         batch.take(torch.cat(parts)[:, 0])

@@ -93,8 +93,8 @@ class _Seen:
 
     def of(self, part: slice) -> _Seen:
         """Of some slices."""
-        tensors = (x[part] for x in (self.k, self.k_step, self.v, self.v_step))
-        return _Seen(*tensors, self.start, self.levels)
+        k, k_step, v, v_step = (x[part] for x in (self.k, self.k_step, self.v, self.v_step))
+        return _Seen(k, k_step, v, v_step, self.start, self.levels)
 
 
 def _by_key_head(x_BHtn: Tensor, key_heads: int) -> Tensor:

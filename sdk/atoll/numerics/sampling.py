@@ -36,15 +36,25 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Which token of a batch is drawn: by place and not by prompt, so that equal prompts differ.
+    """Which tokens of a batch are drawn: by place and not by prompt, so that equal prompts differ.
 
     Attributes:
-        position: of the logits that it is drawn from, the same for all.
-        places: of the sequences in the batch, int64 [N].
+        positions: of the logits that they are drawn from, int64 [N].
+        places: of their sequences in the batch, int64 [N].
     """
 
-    position: int
+    positions: Tensor
     places: Tensor
+
+    @classmethod
+    def across(cls, position: int, places: Tensor) -> Row:
+        """The same position of several sequences."""
+        return cls(torch.full_like(places, position), places)
+
+    @classmethod
+    def along(cls, positions: Tensor, place: int) -> Row:
+        """Several positions of one sequence."""
+        return cls(positions, torch.full_like(positions, place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,7 @@ def _weights(logits_NV: Tensor, kernels: Kernels) -> tuple[Tensor, Tensor]:
 def _words(row: Row, draw: Draw) -> tuple[Tensor, Tensor]:
     """High and low 32 bits of each draw's word."""
     counter = (
-        torch.full_like(row.places, row.position),
+        row.positions,
         row.places,
         torch.full_like(row.places, draw.step & LOW32),
         torch.full_like(row.places, _SAMPLE),

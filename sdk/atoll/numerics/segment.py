@@ -7,13 +7,17 @@ replay is only what they do with its result.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+from torch import Tensor
 
 from atoll.numerics.batch import BatchPosition, BatchSource, MicroBatch, batch_source
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.kernels.interface import CPU
+from atoll.numerics.problems import Problems
+from atoll.numerics.rollouts import Place, Sampler
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import StepInput, StepResult, inner_step, mix_in, state_roots
@@ -36,6 +40,8 @@ class Course:
         tokens: of the job's data, as words.
         model: what the round started from; None where it is not here, and then only steps can be
             run that come before it is taken in.
+        sampled: ids by step that somebody says were sampled: they are checked, which is less work
+            than sampling, and sampled where they are not.
     """
 
     manifest: Manifest
@@ -45,6 +51,7 @@ class Course:
     seat: SeatIndex
     round: int
     model: GlobalState | None = None
+    sampled: Mapping[int, Tensor] = field(default_factory=dict)
 
     @property
     def global_step0(self) -> int:
@@ -72,6 +79,22 @@ class Course:
             dropout_key=dropout_key(self.data_seed, self.seat),
         )
 
+    def input_of(self, step: int, begun: SeatState) -> StepInput:
+        """What a step reads that begins with this state: where it samples, by the state's model."""
+        task = self.manifest.task
+        if task is None:
+            return self.input(step)
+        sampler = Sampler(
+            task,
+            self.manifest.inner,
+            self.recipe,
+            Problems(self.tokens, task, self.manifest.model.vocab),
+        )
+        place = Place(self.data_seed, self.seat, step, self.global_step0 + step)
+        rollouts = sampler.rollouts(begun.params, place, self.sampled.get(step))
+        batch = rollouts.micro_batches(self.manifest.inner.micro_batch)
+        return StepInput(batch=batch, global_step=place.global_step, rollouts=rollouts)
+
     def mixes_in(self, step: int) -> bool:
         """Whether this step of the round begins with what the round before merged."""
         codec = self.manifest.codec
@@ -80,7 +103,7 @@ class Course:
     def begin(self, state: SeatState, step: int) -> SeatState:
         """What the step starts from. Raises ValueError where it needs a model that is not here."""
         if step == 0:
-            state = replace(state, batches=0)
+            state = replace(state, batches=0, rollouts=ZERO_DIGEST)
         if not self.mixes_in(step):
             return state
         if self.model is None:
@@ -107,6 +130,7 @@ class SegmentRun:
             segment.
         works: what the work tag takes in of each step.
         losses: each step's batch loss, nats a token.
+        sampled: ids of the steps that sampled, by step.
         seconds: wall time of the steps, without the digest.
     """
 
@@ -116,6 +140,7 @@ class SegmentRun:
     works: tuple[StepWork, ...]
     losses: tuple[float, ...]
     seconds: float
+    sampled: Mapping[int, Tensor] = field(default_factory=dict)
 
     @property
     def digest(self) -> Digest:
@@ -138,11 +163,14 @@ def run_segment(
     is_finite = True
     works: list[StepWork] = []
     losses: list[float] = []
+    sampled: dict[int, Tensor] = {}
     for step in range(first, first + inner.segment):
-        given = course.input(step)
         begun = course.begin(state, step)
+        given = course.input_of(step, begun)
         result = step_by(begun, given, course.recipe)
         losses.append(result.loss)
+        if given.rollouts is not None:
+            sampled[step] = given.rollouts.ids
         works.append(result.work)
         if result.diverged:
             is_finite = False
@@ -160,4 +188,5 @@ def run_segment(
         works=tuple(works),
         losses=tuple(losses),
         seconds=seconds,
+        sampled=sampled,
     )

@@ -22,12 +22,12 @@ from atoll.numerics.kernels.freed_memory import give_back_freed_memory
 from atoll.numerics.kernels.philox import Mask
 from atoll.numerics.model import Dropper, forward, keep_all, rotary_of
 from atoll.numerics.optimisers import STEPS, Update
+from atoll.numerics.rollouts import Rollouts
 from atoll.numerics.schedule import Recipe, clip_scale, dropper
 from atoll.numerics.state import GlobalState, SeatState, Tensors, rng_digest
 from atoll.numerics.state_layout import optimiser_of
 from atoll.protocol.checkpoint_commitments import StateRoots, StepWork
 from atoll.protocol.method_spec import CodecSpec
-from atoll.protocol.types import ZERO_DIGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,25 @@ class StepInput:
         batch: on the CPU; a gradient is summed over it, micro-batch by micro-batch.
         global_step: counts from 0 over the job; the schedule and dropout follow from it.
         dropout_key: of Philox, two words below 2³².
+        rollouts: what was generated for the step, where that is learned.
     """
 
     batch: Sequence[MicroBatch]
     global_step: int
     dropout_key: tuple[int, int] = (0, 0)
+    rollouts: Rollouts | None = None
+
+    @property
+    def shares(self) -> list[float]:
+        """Of each micro-batch in the batch's loss.
+
+        A mean over the whole batch, which no cut into micro-batches changes: each has the share of
+        all targets that are its own. A mean of means would weigh a short answer's tokens more. What
+        was sampled has weights of the whole batch already.
+        """
+        if self.rollouts is not None:
+            return [1.0] * len(self.batch)
+        return shares_of([micro_batch.count for micro_batch in self.batch])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +79,20 @@ def inner_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult
     """One step; the next state lies on the device of the recipe's operations."""
     give_back_freed_memory()
     state = state.on(recipe.ops.device)
-    # A mean over the whole batch, which no cut into micro-batches changes: each has the share of
-    # all targets that are its own. A mean of means would weigh a short answer's tokens more.
-    shares = shares_of([micro_batch.count for micro_batch in given.batch])
+    shares, rollouts = given.shares, given.rollouts
     batch = _batch_gradients(state.params, given, shares, recipe)
     loss = math.fsum(each * share for each, share in zip(batch.losses, shares, strict=True))
     norm = recipe.ops.global_norm(batch.gradients.values())
-    work = StepWork(norm, batch.losses)
-    if not (math.isfinite(loss) and math.isfinite(norm)):
+    work = StepWork(norm, batch.losses, () if rollouts is None else rollouts.drawn)
+    is_finite = rollouts is None or rollouts.is_finite
+    if not (is_finite and math.isfinite(loss) and math.isfinite(norm)):
         return StepResult(state, loss, work, diverged=True)
     scale = clip_scale(norm, float(recipe.inner.clip))
     rate = float(recipe.schedule.rates[given.global_step])
     give_back_freed_memory()  # of the backward pass, before there is a second state
     after = _optimised(state, batch.gradients, recipe, scale=scale, rate=rate)
+    if rollouts is not None:
+        after = replace(after, rollouts=rollouts.after(state.rollouts))
     if not is_bounded(*after.params.values()):
         return StepResult(state, loss, work, diverged=True)
     return StepResult(after, loss, work, diverged=False)
@@ -101,9 +116,12 @@ def mix_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState:
 
 
 def state_roots(state: SeatState) -> StateRoots:
-    """digest = H(params root, optimiser root, buffers root, RNG counters); there are no buffers."""
+    """digest = H(params root, optimiser root, buffers root, RNG counters).
+
+    The buffers are what was sampled in the round.
+    """
     counters = rng_digest(state.batches)
-    return StateRoots(state.params_root(), state.optimiser_root(), ZERO_DIGEST, counters)
+    return StateRoots(state.params_root(), state.optimiser_root(), state.rollouts, counters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,20 +161,22 @@ def _loss_and_gradients(
 ) -> list[Tensor]:
     """A micro-batch's loss, and its share of the gradients, until the next micro-batch's."""
 
+    device, m = recipe.ops.device, micro_batch
+
     def work(inputs: Sequence[Tensor]) -> list[Tensor]:
         ids_bT, targets_bT, weights_bT, share, *values = inputs
         leaves = {n: p.detach().requires_grad_() for n, p in zip(params, values, strict=True)}
         logits_bTV = forward(leaves, ids_bT, recipe.model, recipe.ops, drop, base=recipe.base)
-        loss = recipe.ops.cross_entropy(logits_bTV, targets_bT, weights_bT)
+        loss_of = recipe.ops.policy_loss if m.is_sampled else recipe.ops.cross_entropy
+        loss = loss_of(logits_bTV, targets_bT, weights_bT)
         del logits_bTV  # as large as its gradient, which comes
         return [loss.detach(), *torch.autograd.grad(loss * share, list(leaves.values()))]
 
-    device, m = recipe.ops.device, micro_batch
     inputs = [m.ids, m.targets, m.weights, torch.tensor(share, device=device), *params.values()]
     if drop is not keep_all:  # whose mask is another one at each step
         return work(inputs)
     held = recipe.base, rotary_of(recipe.model, device)
-    what = recipe.model, id(recipe.base), tuple(params)
+    what = recipe.model, id(recipe.base), tuple(params), m.is_sampled
     return recipe.ops.graphed(work, inputs, what, held)
 
 
@@ -177,4 +197,5 @@ def _optimised(
         params[name], kept = step(Update(p, slots, gradient, scale, rate, count, recipe))
         for slot, tensor in kept.items():
             after[slot][name] = tensor
-    return replace(state, params=params, **after, count=count, batches=state.batches + 1)
+    counted = replace(state, count=count, batches=state.batches + 1)
+    return replace(counted, params=params, m=after["m"], v=after["v"])

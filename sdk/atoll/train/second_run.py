@@ -39,6 +39,8 @@ def fault(what: str) -> MachineFault:
 
 def run_by_reference(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
     """Trains a segment as a `SegmentRunner`, every operation by the reference."""
+    # What a step samples is the course's, by the reference as well.
+    course = replace(course, recipe=_by_reference(course.recipe))
     return run_segment(states.pop(), segment, course, step_by=_reference_step)
 
 
@@ -87,8 +89,12 @@ class SelfCheck:
         return segment_run
 
 
+def _by_reference(recipe: Recipe) -> Recipe:
+    return replace(recipe, ops=reference_operations(recipe.ops.device))
+
+
 def _reference_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
-    by_reference = replace(recipe, ops=reference_operations(recipe.ops.device))
+    by_reference = _by_reference(recipe)
     # The GPU also holds what the fast run captured. An error that is still being handled would hold
     # what the first try had made.
     with suppress(torch.OutOfMemoryError):

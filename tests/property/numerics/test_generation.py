@@ -71,7 +71,7 @@ def expected(
         assert not made.ids[row, made.lengths[row] :].any()
         below = 0
         for at in range(len(prompt), made.lengths[row]):
-            place = Row(at - 1, torch.tensor([row + request.first_place]))
+            place = Row.across(at - 1, torch.tensor([row + request.first_place]))
             some = logits[row, at - 1][None]
             token = (
                 likeliest(some)
@@ -141,7 +141,7 @@ def test_a_hostile_model_is_read_as_the_law_has_it(value: float) -> None:
             for at in range(2, made.lengths[row]):
                 ids = torch.where(torch.arange(spec.seq) < at, made.ids[row, : spec.seq], 0)[None]
                 logits = forward(params, ids, spec, OPS)[:, at - 1]
-                place = Row(at - 1, torch.tensor([row]))
+                place = Row.across(at - 1, torch.tensor([row]))
                 token = sample(logits, place, DRAW, OPS.engine.kernels)
                 assert made.ids[row, at] == token.ids[0]
                 assert made.is_finite or not made.ids[row, at] or token.is_finite[0]
@@ -152,7 +152,7 @@ def test_what_is_not_finite_is_token_0() -> None:
     logits = torch.randn(4, 9)
     logits[0, 3], logits[1, 3], logits[2] = torch.nan, torch.inf, -torch.inf
     for token in (
-        sample(logits, Row(1, torch.arange(4)), DRAW, OPS.engine.kernels),
+        sample(logits, Row.across(1, torch.arange(4)), DRAW, OPS.engine.kernels),
         likeliest(logits),
     ):
         assert token.is_finite.tolist() == [False, False, False, True]
@@ -168,7 +168,7 @@ def test_of_equal_logits_the_lower_token_is_taken() -> None:
 def test_draws_have_the_softmaxs_shares() -> None:
     logits = torch.tensor([0.0, 1.0, -torch.inf, 3.0, -200.0])
     count = 40_000
-    rows = Row(3, torch.arange(count))
+    rows = Row.across(3, torch.arange(count))
     token = sample(logits.expand(count, -1).contiguous(), rows, DRAW, OPS.engine.kernels)
     shares = torch.bincount(token.ids, minlength=5) / count
     assert torch.allclose(shares, logits.softmax(0), atol=0.01)
