@@ -7,13 +7,12 @@ from atoll.numerics.state_layout import param_count, trained_shapes
 from atoll.protocol.manifest import Manifest
 from atoll.storage.local import LocalStore
 from atoll.train import answers
-from atoll.train.adapters import full_weights
+from atoll.train.continue_text import Sampling
 from atoll.train.evaluate import evaluate
-from atoll.train.generate import Sampling, generate
 from atoll.train.initial_model import open_initial_state
+from atoll.train.job_text import continue_by_job
 from atoll.train.probe import pin_torch
 from atoll.train.stored_states import read_global_state
-from atoll.train.tokenizer import open_tokenizer
 from atoll_devnet.handles import ANSWER, EVAL_LOSS, SAMPLE_PROMPT, SAMPLE_TEXT, SIZES
 
 SAMPLE_TOKENS = 240
@@ -38,10 +37,7 @@ def sample_text(manifest: bytes, merged: bytes, store_dir: str) -> str:
     pin_torch()
     spec, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
     state = read_global_state(spec, merged, store)
-    tokenizer = open_tokenizer(store, spec.data.tokenizer_cid)
-    sampling = Sampling(length=SAMPLE_TOKENS)
-    weights = full_weights(state.params, spec, store)
-    return generate(weights, spec.model, tokenizer, SAMPLE_PROMPT, sampling)
+    return continue_by_job(state.params, spec, store, SAMPLE_PROMPT, Sampling(length=SAMPLE_TOKENS))
 
 
 @SIZES.runs

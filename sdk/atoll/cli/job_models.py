@@ -142,23 +142,28 @@ def sample(
     job: Job,
     prompt: Annotated[str, typer.Option(help="What the text begins with.")],
     tokens: Annotated[int, typer.Option(min=1, max=1 << 16, help="How many to add.")] = 200,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest.")] = 0.8,
-    seed: int = 0,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="The likeliest token each time.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, max=(1 << 64) - 1)] = 0,
     round_: Round = None,
     *,
     network: Network,
     json: Json = False,
 ) -> None:
-    """Have the model after a settled round continue a prompt, on this machine."""
+    """Have the model after a settled round continue a prompt, on this machine.
+
+    A seed's text is the same on every machine: what generates is what trains.
+    """
     from atoll.job.asking import missing_extra
 
     try:
-        from atoll.train.generate import Sampling
+        from atoll.train.continue_text import Sampling
     except ImportError as error:
         raise missing_extra("sampling") from error
 
     async def work() -> tuple[int, str]:
-        sampling = Sampling(length=tokens, temperature=temperature, seed=seed)
+        sampling = Sampling(length=tokens, is_greedy=greedy, seed=seed)
         async with network.open() as client:
             handle = client.attach(job)
             settled_round = await handle.settled_round(round_)

@@ -25,7 +25,7 @@ from atoll.storage.local import LocalStore
 
 if TYPE_CHECKING:
     from atoll.numerics.state import GlobalState
-    from atoll.train.generate import Sampling
+    from atoll.train.continue_text import Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,9 @@ def sample_from(
 ) -> str:
     """Text from a model that is in the store, after a prompt. Raises as `JobHandle.sample`."""
     state = _open_model(store, manifest, model)
-    from atoll.train.adapters import full_weights  # noqa: PLC0415
-    from atoll.train.generate import Sampling, generate  # noqa: PLC0415
-    from atoll.train.tokenizer import open_tokenizer  # noqa: PLC0415
+    from atoll.train.job_text import continue_by_job  # noqa: PLC0415
 
-    tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
-    weights = full_weights(state.params, manifest, store)
-    return generate(weights, manifest.model, tokenizer, prompt, sampling or Sampling())
+    return continue_by_job(state.params, manifest, store, prompt, sampling)
 
 
 def _open_model(store: LocalStore, manifest: Manifest, model: Certified) -> GlobalState:

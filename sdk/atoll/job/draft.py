@@ -76,7 +76,7 @@ async def write_draft(
     """
     pace = None if ask is None else await measure(spec, parts, ask)
     spec, figures = priced(spec, floors) if pace is None else complete(spec, pace, floors)
-    manifest = spec.resolve(parts.data, parts.init, parts.numerics, now, floors.decimals)
+    manifest = spec.resolve(parts.data, parts.init, parts.numerics, now, decimals=floors.decimals)
     _check_budget(spec.money.budget, budget(manifest.terms) * parts_of(floors.decimals))
     return Draft(key, spec, manifest, figures, pace, floors=floors)
 

@@ -197,7 +197,7 @@ def is_hub(text: str) -> bool:
     return text.startswith("hf://")
 
 
-def _beside(folder: Path, text: str) -> str:
+def beside(folder: Path, text: str) -> str:
     """A path taken from `folder`; what is no path stays."""
     return text if not text or is_hub(text) else str(folder / text)
 
@@ -226,7 +226,7 @@ class Init(Group):
 
     def beside(self, folder: Path) -> Self:
         """The same with a relative path taken from `folder`."""
-        return self.model_copy(update={"folder": _beside(folder, self.folder)})
+        return self.model_copy(update={"folder": beside(folder, self.folder)})
 
 
 class Data(Group):
@@ -273,9 +273,9 @@ class Data(Group):
 
     def beside(self, folder: Path) -> Self:
         """The same with relative paths taken from `folder`."""
-        tokenizer = _beside(folder, self.tokenizer)
-        paths = tuple(_beside(folder, path) for path in self.paths)
-        held_out_paths = tuple(_beside(folder, path) for path in self.held_out_paths)
+        tokenizer = beside(folder, self.tokenizer)
+        paths = tuple(beside(folder, path) for path in self.paths)
+        held_out_paths = tuple(beside(folder, path) for path in self.held_out_paths)
         changes = {"paths": paths, "held_out_paths": held_out_paths, "tokenizer": tokenizer}
         return self.model_copy(update=changes)
 

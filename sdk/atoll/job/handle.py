@@ -43,7 +43,7 @@ from atoll.service.worker import Worker
 from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
-    from atoll.train.generate import Sampling
+    from atoll.train.continue_text import Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class JobHandle(FollowedJob):
         """Text from the model after a settled round (the last, if None), after a prompt.
 
         Args:
-            sampling: how (`atoll.train.generate.Sampling`); None as that is by itself.
+            sampling: how (`atoll.train.continue_text.Sampling`); None as that is by itself.
 
         Raises as `checkpoint`, and ConfigError where the prompt has no tokens.
         """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from atoll.errors import ConfigError
+from atoll.errors import ConfigError, ManifestError
 from atoll.job.asking import Ask, missing_extra
 from atoll.job.hub import local_model, local_text, local_tokenizer
 from atoll.job.spec import JobSpec
@@ -16,6 +16,7 @@ from atoll.storage.local import LocalStore
 
 if TYPE_CHECKING:
     from atoll.train.corpus.prepare import PreparedData, Progress
+    from atoll.train.corpus.problems import PreparedProblems
 
 OnProgress: TypeAlias = "Callable[[Progress], None]"
 
@@ -42,6 +43,7 @@ def prepare_text(
 
     Raises:
         ConfigError: no text is named.
+        ManifestError: the job is of a kind that no judge decides.
         DataUnusable: a file cannot be read, there is too little text, or the model's vocabulary
             is smaller than the tokenizer's.
         StorageError: the store cannot be written, or what is on the Hub not be fetched.
@@ -52,6 +54,11 @@ def prepare_text(
     from atoll.train.corpus.prepare import prepare  # noqa: PLC0415
 
     chosen, model = spec.data, spec.model
+    if spec.task is not None:
+        raise ManifestError(
+            "there is no game about generated text yet, so a job with [task] cannot be played",
+            next_step="leave [task] out, and train on the text of data.paths",
+        )
     if not chosen.paths:
         step = "write data.paths into the job's file, as `atoll job new --data PATH` does"
         raise ConfigError("the job names no text", next_step=step)
@@ -78,6 +85,32 @@ def prepare_text(
         drawn = run.rounds * run.inner.steps * run.inner.batch * run.members.seats
         check_enough(prepared, Appetite(model.seq, drawn))
     return prepared
+
+
+def prepare_task(spec: JobSpec, store: LocalStore) -> PreparedProblems:
+    """Puts a spec's prompts, their answers and its tokens' texts into the store.
+
+    Raises:
+        ConfigError: the job names no prompts.
+        DataUnusable: a file or row cannot be taken, or the tokenizer cannot be used.
+        StorageError: the store cannot be written, or what is on the Hub not be fetched.
+    """
+    from atoll.train.corpus.options import DataOptions  # noqa: PLC0415 -- as above
+    from atoll.train.corpus.problems import ProblemOptions, prepare_problems  # noqa: PLC0415
+
+    if spec.task is None or not spec.task.prompts:
+        step = "write task.prompts into the job's file: JSON lines of prompt and answer"
+        raise ConfigError("the job names no prompts", next_step=step)
+    chosen, model = spec.data, spec.model
+    text = DataOptions(
+        paths=tuple(map(local_text, spec.task.prompts)),
+        chat=True,
+        tokenizer=local_tokenizer(chosen.tokenizer) if chosen.tokenizer else None,
+        end_token=chosen.end_token,
+        model_vocab=model.vocab if model else None,
+        model_folder=local_model(spec.init.folder) if spec.init.folder else None,
+    )
+    return prepare_problems(ProblemOptions(text, spec.task.fields), store)
 
 
 def _sequence(spec: JobSpec) -> int:

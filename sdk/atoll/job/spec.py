@@ -7,6 +7,7 @@ manifest or raise.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from pathlib import Path
@@ -39,6 +40,7 @@ from atoll.job.methods import (
     with_rule,
 )
 from atoll.job.reach import Training, with_bounds
+from atoll.job.task_group import Task
 from atoll.job.toml_files import read_toml, set_path
 from atoll.numerics.state_layout import adapter_shapes, param_shapes
 from atoll.protocol.audit_rates import rate_of_chance
@@ -60,6 +62,7 @@ from atoll.protocol.method_spec import (
 from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.optimisers import INNER_FIELDS, INNER_OPTIMISERS
 from atoll.protocol.rules import RULES
+from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.token_units import MOST_DECIMALS, parts_of
 from atoll.protocol.types import ZERO_DIGEST, Digest, Terms
 from atoll.service.messages import explain, sentences
@@ -99,6 +102,7 @@ class JobSpec(Group):
     members: Members = Members()
     windows: Windows = Windows()
     evaluate: Evaluate = Evaluate()
+    task: Task | None = None
 
     @model_validator(mode="after")
     def _enough_for_the_rule(self) -> Self:
@@ -149,7 +153,8 @@ class JobSpec(Group):
     def beside(self, folder: Path) -> Self:
         """The same with relative paths taken from `folder`."""
         moved = {"data": self.data.beside(folder), "init": self.init.beside(folder)}
-        return self.model_copy(update=moved)
+        task = None if self.task is None else self.task.beside(folder)
+        return self.model_copy(update={**moved, "task": task})
 
     def but(self, changes: Mapping[str, Any]) -> Self:
         """The spec with other values, by key path: `{"rounds": 2, "inner.lr": "0.01"}`.
@@ -168,7 +173,9 @@ class JobSpec(Group):
         init: InitSpec | None,
         numerics: NumericsSpec,
         now: int,
+        *,
         decimals: int = MOST_DECIMALS,
+        task: TaskSpec | None = None,
     ) -> Manifest:
         """The job's manifest.
 
@@ -178,6 +185,7 @@ class JobSpec(Group):
             numerics: what the submitter's machine reproduces.
             now: unix seconds; the job is created then, and expires `lifetime` later.
             decimals: of the token that the job is paid in.
+            task: of prepared prompts, which `data` are then.
 
         Raises:
             ConfigError: something is left out that has to be computed first (`atoll.job.plan`), or
@@ -198,9 +206,8 @@ class JobSpec(Group):
             )
         amounts = _amounts(spec, spec.model.seq, decimals)
         try:
-            manifest = _build(
-                spec, spec.model, amounts, data=data, init=init, numerics=numerics, now=now
-            )
+            prepared = _Prepared(data, init, numerics, task)
+            manifest = _build(spec, spec.model, prepared, amounts=amounts, now=now)
         except ValidationError as error:
             message = f"the job: {sentences(error, Manifest)}"
             raise ManifestError(message, next_step="change the job's options") from error
@@ -264,14 +271,22 @@ def robust_f(seats: int, rule: str) -> int:
     return seats // 4 if seats >= 4 and RULES[rule].bears_faults else 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What a manifest says that nobody chooses."""
+
+    data: DataSpec
+    init: InitSpec | None
+    numerics: NumericsSpec
+    task: TaskSpec | None
+
+
 def _build(
     spec: JobSpec,
     model: ModelSpec,
-    amounts: Mapping[str, int],
+    prepared: _Prepared,
     *,
-    data: DataSpec,
-    init: InitSpec | None,
-    numerics: NumericsSpec,
+    amounts: Mapping[str, int],
     now: int,
 ) -> Manifest:
     method = method_chosen(spec.method)
@@ -285,16 +300,17 @@ def _build(
         created=now,
         model=model,
         reset_period=reset_period_of(codec, min(reset_period_chosen(spec.method), spec.rounds)),
-        numerics=numerics,
+        numerics=prepared.numerics,
         lora=spec.lora,
-        init=_init(spec, init),
-        data=data,
+        init=_init(spec, prepared.init),
+        data=prepared.data,
         inner=inner,
         outer=_outer(spec.outer, method),
         codec=codec,
         robust=RobustSpec(rule=method.rule, f=f, kappa=KAPPA),
         tables=_tables(model, inner, spec.rounds),
         terms=_terms(spec, f, amounts, tokens_per_step=inner.batch * model.seq, now=now),
+        task=prepared.task,
     )
 
 

@@ -31,13 +31,15 @@ class MicroBatch:
 
     Attributes:
         ids: int64, what the model reads.
-        targets: int64, the token after each.
-        weights: fp32, of the targets: 0 or 1.
+        targets: int64, the token after each; where tokens were sampled, −1 for all others.
+        weights: fp32, of the targets: 0 or 1, or what a sampled token's likelihood is raised by.
+        is_sampled: whether the sum over targets of weight · loss is learned, not a mean.
     """
 
     ids: Tensor
     targets: Tensor
     weights: Tensor
+    is_sampled: bool = False
 
     @property
     def count(self) -> int:
@@ -45,7 +47,8 @@ class MicroBatch:
         return int(torch.count_nonzero(self.weights))
 
     def to(self, device: torch.device) -> MicroBatch:
-        return MicroBatch(self.ids.to(device), self.targets.to(device), self.weights.to(device))
+        ids, targets, weights = (t.to(device) for t in (self.ids, self.targets, self.weights))
+        return MicroBatch(ids, targets, weights, self.is_sampled)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ one int8 slice, of the head two); embedding, gains and biases stay fp32.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -57,12 +57,32 @@ def freeze(
     Raises:
         MalformedState: they have another root, or whatever `weights` raises.
     """
-    tree_root, waiting = TreeRoot(), _groups(model)
-    frozen: dict[str, Frozen] = {}
+    tree_root = TreeRoot()
+
+    def hashed() -> Iterator[tuple[str, Tensor]]:
+        for name, tensor in weights:
+            tree_root.add(name, tensor)
+            yield name, tensor
+
+    base = freeze_all(hashed(), model, ops, scale=lora.scale)
+    if tree_root.digest() != root:
+        raise MalformedState("the frozen weights have another root than the manifest says")
+    return base
+
+
+def freeze_all(
+    weights: Iterable[tuple[str, Tensor]], model: ModelSpec, ops: Ops, *, scale: float = 0.0
+) -> Base:
+    """A base of weights that nobody has to vouch for; without adapters it needs no scale.
+
+    Weights that are trained are frozen for the time of a generation, whose every token would
+    otherwise round them anew.
+    """
+    waiting = _groups(model)
+    linear_products: dict[str, Frozen] = {}
     linears: Tensors = {}
     others: Tensors = {}
     for name, own in weights:
-        tree_root.add(name, own)
         group, tensor = waiting.get(name), own.to(ops.device)
         if group is None:
             others[name] = tensor
@@ -71,11 +91,9 @@ def freeze(
         if all(member in linears for member in group):
             members = [linears.pop(member) for member in group]
             kind = ops.freeze_head(members[0]) if group == (_HEAD,) else ops.freeze(members)
-            frozen[group[0].removesuffix(".weight")] = kind
-    if tree_root.digest() != root:
-        raise MalformedState("the frozen weights have another root than the manifest says")
-    head = ops.freeze_head(others[_EMBEDDING]) if model.tied else frozen.pop("lm_head")
-    return Base(frozen, head, others, lora.scale)
+            linear_products[group[0].removesuffix(".weight")] = kind
+    head = ops.freeze_head(others[_EMBEDDING]) if model.tied else linear_products.pop("lm_head")
+    return Base(linear_products, head, others, scale)
 
 
 def _groups(model: ModelSpec) -> dict[str, tuple[str, ...]]:

@@ -30,6 +30,7 @@ from atoll.numerics.model import (
     rotary_of,
     weights_of,
 )
+from atoll.numerics.rollouts import Rollouts
 from atoll.numerics.schedule import Recipe, dropper
 from atoll.numerics.state import Tensors
 from atoll.protocol.model_spec import ModelSpec
@@ -37,6 +38,8 @@ from atoll.protocol.model_spec import ModelSpec
 _EMBEDDING, _LAYERS = "model.embed_tokens.weight", "model.layers."
 Taker: TypeAlias = Callable[[str, Tensor], None]
 """Is given the gradient of each parameter of a micro-batch, once, by its name."""
+LossOf: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Makes of logits, targets and weights a micro-batch's loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +50,24 @@ class StepInput:
         batch: on the CPU; a gradient is summed over it, micro-batch by micro-batch.
         global_step: counts from 0 over the job; the schedule and dropout follow from it.
         dropout_key: of Philox, two words below 2³².
+        rollouts: what was generated for the step, where that is learned.
     """
 
     batch: Sequence[MicroBatch]
     global_step: int
     dropout_key: tuple[int, int] = (0, 0)
+    rollouts: Rollouts | None = None
 
     @property
     def shares(self) -> list[float]:
-        """Of all targets of the batch, those of each micro-batch.
+        """Of each micro-batch in the batch's loss.
 
-        So a loss is a mean over the whole batch, which no cut into micro-batches changes. A mean of
-        means would weigh a short answer's tokens more.
+        A mean over the whole batch, which no cut into micro-batches changes: each has the share of
+        all targets that are its own. A mean of means would weigh a short answer's tokens more. What
+        was sampled has weights of the whole batch already.
         """
+        if self.rollouts is not None:
+            return [1.0] * len(self.batch)
         return shares_of([micro_batch.count for micro_batch in self.batch])
 
 
@@ -115,19 +123,21 @@ def _add_micro_batch(
 ) -> float:
     """Adds a micro-batch's share of the gradients; its loss."""
     ops, m = recipe.ops, micro_batch
+    loss_of = ops.policy_loss if m.is_sampled else ops.cross_entropy
     share_ = torch.tensor(share, device=ops.device)
     inputs = [m.ids, m.targets, m.weights, share_, *params.values()]
     # A graph has all gradients of a micro-batch at once; a mask is another one at each step.
     if not ops.is_graphed or recipe.memory.recomputes_layers or drop is not keep_all:
-        return float(_work(inputs, tuple(params), recipe, drop, sums.add))
+        return float(_work(inputs, tuple(params), recipe, drop, loss_of=loss_of, take=sums.add))
 
     def work(inputs: Sequence[Tensor]) -> list[Tensor]:
         gradients: Tensors = {}
-        loss = _work(inputs, tuple(params), recipe, drop, gradients.__setitem__)
+        keep = gradients.__setitem__
+        loss = _work(inputs, tuple(params), recipe, drop, loss_of=loss_of, take=keep)
         return [loss, *(gradients[name] for name in params)]
 
     held = recipe.base, rotary_of(recipe.model, ops.device)
-    what = recipe.model, id(recipe.base), tuple(params)
+    what = recipe.model, id(recipe.base), tuple(params), m.is_sampled
     loss, *gradients = ops.graphed(work, inputs, what, held)
     for name, gradient in zip(params, gradients, strict=True):
         sums.add_lent(name, gradient)
@@ -135,7 +145,13 @@ def _add_micro_batch(
 
 
 def _work(
-    inputs: Sequence[Tensor], names: Sequence[str], recipe: Recipe, drop: Dropper, take: Taker
+    inputs: Sequence[Tensor],
+    names: Sequence[str],
+    recipe: Recipe,
+    drop: Dropper,
+    *,
+    loss_of: LossOf,
+    take: Taker,
 ) -> Tensor:
     """The loss of inputs as `_add_micro_batch` has them; each gradient is given to `take`."""
     ids_bT, targets_bT, weights_bT, share, *values = inputs
@@ -144,7 +160,7 @@ def _work(
     stages = _stages(weights, leaves, ids_bT, drop)
     passes = list(_forward_passes(stages, is_kept=not recipe.memory.recomputes_layers))
     x_bTD = passes[-1].output_leaf()
-    loss = recipe.ops.cross_entropy(logits(x_bTD, weights), targets_bT, weights_bT)
+    loss = loss_of(logits(x_bTD, weights), targets_bT, weights_bT)
     head = _head_names(leaves, weights.spec)
     wanted = [x_bTD, *(leaves[name] for name in head)]
     upstream, *gradients = torch.autograd.grad(loss * share, wanted)

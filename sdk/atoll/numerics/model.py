@@ -32,17 +32,36 @@ def keep_all(x: Tensor, site: int) -> Tensor:
     return x
 
 
+def attend_whole(weights: Weights, at: str, heads: Heads) -> Tensor:
+    """Attention in whole sequences: positions count from 0."""
+    spec, ops = weights.spec, weights.ops
+    cos_Td, sin_Td = (table[: heads.q.shape[2]] for table in rotary_of(spec, heads.q.device))
+    q_BHTd, k_BKTd = (ops.rotary(t, cos_Td, sin_Td) for t in (heads.q, heads.k))
+    return ops.attention(q_BHTd, k_BKTd, heads.v, context=spec.seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """A layer's queries [B, H, T, d], keys and values [B, K, T, d], not rotated yet."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+
+
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
     """A model all of whose weights are trained.
 
     Attributes:
         params: by Hugging Face's names.
+        attend: how a layer's heads attend, by the start of its names; generation has a cache.
     """
 
     params: Mapping[str, Tensor]
     spec: ModelSpec
     ops: Ops
+    attend: Attend = attend_whole
 
     def linears(self, x_BTI: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
         """What linears of one input give."""
@@ -61,12 +80,14 @@ class Adapted:
     Attributes:
         params: the base's embedding, gains and biases.
         adapters: as `layout.adapter_shapes` names them.
+        attend: as `TrainedModel.attend`.
     """
 
     base: Base
     adapters: Mapping[str, Tensor]
     spec: ModelSpec
     ops: Ops
+    attend: Attend = attend_whole
 
     @property
     def params(self) -> Mapping[str, Tensor]:
@@ -92,6 +113,8 @@ class Adapted:
 
 
 Weights: TypeAlias = TrainedModel | Adapted
+Attend: TypeAlias = Callable[[Weights, str, Heads], Tensor]
+"""Gives [B, H, T, d] of a layer's heads, which it rotates first."""
 
 
 def forward(
@@ -108,10 +131,7 @@ def forward(
     With a base, `params` are adapters.
     """
     weights = weights_of(params, spec, ops, base)
-    x_BTD = embedded(ids_BT, weights, drop)
-    for layer in range(spec.layers):
-        x_BTD = layer_output(x_BTD, layer, weights, drop)
-    return logits(x_BTD, weights)
+    return weights.head(head_inputs(weights, ids_BT, drop))
 
 
 def weights_of(
@@ -119,6 +139,14 @@ def weights_of(
 ) -> Weights:
     """The model that parameters are, or that they are adapters of."""
     return TrainedModel(params, spec, ops) if base is None else Adapted(base, params, spec, ops)
+
+
+def head_inputs(weights: Weights, ids_BT: Tensor, drop: Dropper = keep_all) -> Tensor:
+    """What the head reads, [B, T, D]: rows of it that nobody asks for need no logits."""
+    x_BTD = embedded(ids_BT, weights, drop)
+    for layer in range(weights.spec.layers):
+        x_BTD = layer_output(x_BTD, layer, weights, drop)
+    return _norm(x_BTD, "model.norm", weights)
 
 
 def embedded(ids_BT: Tensor, weights: Weights, drop: Dropper) -> Tensor:
@@ -178,8 +206,6 @@ def _norm_rows(x_BTA: Tensor, name: str, weights: Weights) -> Tensor:
 def _attention(x_BTD: Tensor, at: str, weights: Weights) -> Tensor:
     B, T, _ = x_BTD.shape
     spec, ops = weights.spec, weights.ops
-    cos_Td, sin_Td = (table[:T] for table in rotary_of(spec, x_BTD.device))
-
     names = [at + LINEARS[name] for name in ("q", "k", "v")]
     projected = weights.linears(x_BTD, names)
     if spec.qkv_bias:
@@ -190,9 +216,8 @@ def _attention(x_BTD: Tensor, at: str, weights: Weights) -> Tensor:
         q = _norm_rows(q, at + "self_attn.q_norm", weights)
         k = _norm_rows(k, at + "self_attn.k_norm", weights)
         projected = (q, k, v)
-    q, k, v_BTKd = (t.view(B, T, -1, spec.head_dim) for t in projected)
-    q_BHTd, k_BKTd = (ops.rotary(t.transpose(1, 2), cos_Td, sin_Td) for t in (q, k))
-    mixed_BHTd = ops.attention(q_BHTd, k_BKTd, v_BTKd.transpose(1, 2))
+    q, k, v = (t.view(B, T, -1, spec.head_dim).transpose(1, 2) for t in projected)
+    mixed_BHTd = weights.attend(weights, at, Heads(q, k, v))
     mixed_BTA = mixed_BHTd.transpose(1, 2).reshape(B, T, spec.heads * spec.head_dim)
     return weights.linears(mixed_BTA, [at + LINEARS["o"]])[0]
 

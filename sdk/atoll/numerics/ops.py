@@ -90,8 +90,12 @@ class Ops(Protocol):
     def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
         """Each pair (x[i], x[i + d/2]) rotated by its position's angle; tables are [T, d/2]."""
 
-    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
-        """Causal softmax attention scaled by d^(−1/2); H/K query heads share a key head."""
+    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor, *, context: int) -> Tensor:
+        """Causal softmax attention scaled by d^(−1/2); H/K query heads share a key head.
+
+        Args:
+            context: positions that the model has, which grids follow from; T is at most that.
+        """
 
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
         """gate · sigmoid(gate) · up (Shazeer 2020)."""
@@ -107,6 +111,9 @@ class Ops(Protocol):
 
         It is 0, and so is its gradient, where all have weight 0.
         """
+
+    def policy_loss(self, logits_BTV: Tensor, targets_BT: Tensor, weights_BT: Tensor) -> Tensor:
+        """Σ weight · negative log-likelihood of the targets that are not negative, a scalar."""
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         """Euclidean norm of all gradients together."""
@@ -175,7 +182,7 @@ class NativeOps:
         a, b = x_BHTd.chunk(2, dim=-1)
         return torch.cat((a * cos_Td - b * sin_Td, b * cos_Td + a * sin_Td), dim=-1)
 
-    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
+    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor, *, context: int) -> Tensor:
         group = q_BHTd.shape[1] // k_BKTd.shape[1]
         k_BHTd, v_BHTd = (t.repeat_interleave(group, dim=1) for t in (k_BKTd, v_BKTd))
         return F.scaled_dot_product_attention(q_BHTd, k_BHTd, v_BHTd, is_causal=True)
@@ -196,6 +203,13 @@ class NativeOps:
         return F.cross_entropy(
             logits_BTV.flatten(0, 1), targets_N, ignore_index=_IGNORED, reduction=kind
         )
+
+    def policy_loss(self, logits_BTV: Tensor, targets_BT: Tensor, weights_BT: Tensor) -> Tensor:
+        targets_N = targets_BT.masked_fill(targets_BT < 0, _IGNORED).flatten()
+        losses_N = F.cross_entropy(
+            logits_BTV.flatten(0, 1), targets_N, ignore_index=_IGNORED, reduction="none"
+        )
+        return (losses_N * weights_BT.flatten()).sum()
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         total = 0.0
@@ -228,7 +242,7 @@ class NativeOps:
         return p - u * f.rate, m, v
 
 
-def operations() -> Ops:
+def operations() -> ExactOps:
     """What jobs compute with: the same bits on every machine and device."""
     return ExactOps(default_engine())
 

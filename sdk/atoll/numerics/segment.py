@@ -7,14 +7,18 @@ replay is only what they do with its result.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+from torch import Tensor
 
 from atoll.numerics.batch import BatchPosition, BatchSource, MicroBatch, batch_source
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.gradients import StepInput
 from atoll.numerics.kernels.interface import CPU
+from atoll.numerics.problems import Problems
+from atoll.numerics.rollouts import Place, Sampler
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import StepResult, mix_in, state_roots, step_in_place
@@ -37,6 +41,8 @@ class Course:
         tokens: of the job's data, as words.
         model: what the round started from; None where it is not here, and then only steps can be
             run that come before it is taken in.
+        sampled: ids by step that somebody says were sampled: they are checked, which is less work
+            than sampling, and sampled where they are not.
     """
 
     manifest: Manifest
@@ -46,6 +52,7 @@ class Course:
     seat: SeatIndex
     round: int
     model: GlobalState | None = None
+    sampled: Mapping[int, Tensor] = field(default_factory=dict)
 
     @property
     def global_step0(self) -> int:
@@ -73,6 +80,22 @@ class Course:
             dropout_key=dropout_key(self.data_seed, self.seat),
         )
 
+    def input_of(self, step: int, begun: SeatState) -> StepInput:
+        """What a step reads that begins with this state: where it samples, by the state's model."""
+        task = self.manifest.task
+        if task is None:
+            return self.input(step)
+        sampler = Sampler(
+            task,
+            self.manifest.inner,
+            self.recipe,
+            Problems(self.tokens, task, self.manifest.model.vocab),
+        )
+        place = Place(self.data_seed, self.seat, step, self.global_step0 + step)
+        rollouts = sampler.rollouts(begun.params, place, self.sampled.get(step))
+        batch = rollouts.micro_batches(self.manifest.inner.micro_batch)
+        return StepInput(batch=batch, global_step=place.global_step, rollouts=rollouts)
+
     def mixes_in(self, step: int) -> bool:
         """Whether this step of the round begins with what the round before merged."""
         codec = self.manifest.codec
@@ -81,7 +104,7 @@ class Course:
     def begin(self, state: SeatState, step: int) -> SeatState:
         """What the step starts from. Raises ValueError where it needs a model that is not here."""
         if step == 0:
-            state = replace(state, batches=0)
+            state = replace(state, batches=0, rollouts=ZERO_DIGEST)
         if not self.mixes_in(step):
             return state
         if self.model is None:
@@ -108,6 +131,7 @@ class SegmentRun:
             segment.
         works: what the work tag takes in of each step.
         losses: each step's batch loss, nats a token.
+        sampled: ids of the steps that sampled, by step.
         seconds: wall time of the steps, without the digest.
     """
 
@@ -117,6 +141,7 @@ class SegmentRun:
     works: tuple[StepWork, ...]
     losses: tuple[float, ...]
     seconds: float
+    sampled: Mapping[int, Tensor] = field(default_factory=dict)
 
     @property
     def digest(self) -> Digest:
@@ -144,12 +169,15 @@ def run_segment(
     is_finite = True
     works: list[StepWork] = []
     losses: list[float] = []
+    sampled: dict[int, Tensor] = {}
     for step in range(first, first + inner.segment):
-        given = course.input(step)
         state = course.begin(state, step)
+        given = course.input_of(step, state)
         result = step_by(state, given, course.recipe)
         state = result.state
         losses.append(result.loss)
+        if given.rollouts is not None:
+            sampled[step] = given.rollouts.ids
         works.append(result.work)
         if result.diverged:
             is_finite = False
@@ -165,4 +193,5 @@ def run_segment(
         works=tuple(works),
         losses=tuple(losses),
         seconds=seconds,
+        sampled=sampled,
     )

@@ -225,6 +225,7 @@ class SeatState:
             round's first step that of the round before, where the state is carried over.
         residual: what the update would leave out if the round ended here: the next round's
             feedback.
+        rollouts: of all ids that were sampled in the round; zero before, and where text is learned.
     """
 
     params: Tensors
@@ -234,6 +235,7 @@ class SeatState:
     count: int
     batches: int
     residual: Tensors = field(default_factory=dict)
+    rollouts: Digest = ZERO_DIGEST
 
     def unshared(self) -> SeatState:
         """The same tensors in groups of its own, in which a step may replace them."""
@@ -280,6 +282,8 @@ class SeatState:
     def pieces(self) -> Iterator[bytes | memoryview]:
         """The canonical bytes, a tensor at a time."""
         fields: Fields = {"batches": self.batches, "count": self.count}
+        if self.rollouts != ZERO_DIGEST:
+            fields["rollouts"] = _words_of(self.rollouts)
         groups = {group: self._group(group) for group in _SEAT_GROUPS}
         return write_blob(_SEAT, fields, _grouped(**groups))
 
@@ -304,11 +308,13 @@ class SeatState:
         groups = _ungrouped(_SEAT, blob.tensors, _SEAT_GROUPS)
         for name, group in groups.items():
             _check_group(_SEAT, group, torch.float32, getattr(layout, _attribute(name)))
-        if set(blob.fields) != {"batches", "count"}:
+        if set(blob.fields) - {"rollouts"} != {"batches", "count"}:
             raise MalformedState(f"{_SEAT}: fields are not batches and count")
+        rollouts = _digest_of(blob.fields["rollouts"]) if "rollouts" in blob.fields else ZERO_DIGEST
         count, batches = (_counter(_SEAT, blob.fields[name]) for name in ("count", "batches"))
         residual = groups.pop("left")
-        return cls(**groups, residual=residual, count=count, batches=batches)
+        params, m, v, feedback = (groups[name] for name in ("params", "m", "v", "feedback"))
+        return cls(params, m, v, feedback, count, batches, residual, rollouts)
 
     @classmethod
     def initial(
@@ -336,6 +342,23 @@ class SeatState:
 
 def _attribute(group: str) -> str:
     return "residual" if group == "left" else group
+
+
+def _words_of(digest: Digest) -> dict[str, int]:
+    """A digest as a header has it, which is of integers: big-endian, of 32 bits each."""
+    return {str(i): word for i, word in enumerate(struct.unpack(">8I", digest))}
+
+
+def _digest_of(words: object) -> Digest:
+    try:
+        if not isinstance(words, dict) or set(words) != set(map(str, range(8))):
+            raise MalformedState(f"{_SEAT}: rollouts are no eight words")
+        digest = Digest(struct.pack(">8I", *(words[str(i)] for i in range(8))))
+    except struct.error as error:
+        raise MalformedState(f"{_SEAT}: a word of rollouts is none") from error
+    if digest == ZERO_DIGEST:
+        raise MalformedState(f"{_SEAT}: a digest of rollouts that were not")
+    return digest
 
 
 def rng_digest(batches: int) -> Digest:

@@ -24,7 +24,6 @@ from atoll.numerics.state import GlobalState, SeatState, Tensors, rng_digest
 from atoll.numerics.state_layout import optimiser_of
 from atoll.protocol.checkpoint_commitments import StateRoots, StepWork
 from atoll.protocol.method_spec import CodecSpec
-from atoll.protocol.types import ZERO_DIGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +82,19 @@ def finish_step(
     stepper: Stepper = stepped,
 ) -> StepResult:
     """`step_in_place` from the batch's gradients on, which are used up."""
+    rollouts = given.rollouts
     loss = math.fsum(each * share for each, share in zip(batch.losses, given.shares, strict=True))
     norm = recipe.ops.global_norm(batch.gradients.values())
-    work = StepWork(norm, batch.losses)
-    if not (math.isfinite(loss) and math.isfinite(norm)):
+    work = StepWork(norm, batch.losses, () if rollouts is None else rollouts.drawn)
+    is_finite = rollouts is None or rollouts.is_finite
+    if not (is_finite and math.isfinite(loss) and math.isfinite(norm)):
         return StepResult(state, loss, work, diverged=True)
     scale = clip_scale(norm, float(recipe.inner.clip))
     rate = float(recipe.schedule.rates[given.global_step])
     give_back_freed_memory()  # of the backward pass
     state = _optimise(state, batch.gradients, recipe, scale=scale, rate=rate, stepper=stepper)
+    if rollouts is not None:
+        state = replace(state, rollouts=rollouts.after(state.rollouts))
     return StepResult(state, loss, work, diverged=not is_bounded(*state.params.values()))
 
 
@@ -113,9 +116,12 @@ def mix_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState:
 
 
 def state_roots(state: SeatState) -> StateRoots:
-    """digest = H(params root, optimiser root, buffers root, RNG counters); there are no buffers."""
+    """digest = H(params root, optimiser root, buffers root, RNG counters).
+
+    The buffers are what was sampled in the round.
+    """
     counters = rng_digest(state.batches)
-    return StateRoots(state.params_root(), state.optimiser_root(), ZERO_DIGEST, counters)
+    return StateRoots(state.params_root(), state.optimiser_root(), state.rollouts, counters)
 
 
 def _optimise(

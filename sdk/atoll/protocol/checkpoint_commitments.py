@@ -45,22 +45,29 @@ class StepWork(NamedTuple):
     Attributes:
         norm: of the whole gradient, before it was clipped.
         losses: of each micro-batch in order, mean nats a token: values of binary32.
+        drawn: of each, the weight below its sampled tokens, modulo 2⁶⁴; none where text is learned.
+            Who has the ids and skips the sampler has not this.
     """
 
     norm: float
     losses: tuple[float, ...]
+    drawn: tuple[int, ...] = ()
 
 
 def work_tag(steps: Iterable[StepWork]) -> Digest:
     """A segment's work tag: keccak-256 of the norm (binary64) and losses (binary32) of every step.
 
-    All big-endian, the steps in order.
+    Where tokens were sampled, each loss is followed by what was drawn (uint64). All big-endian, the
+    steps in order.
     """
-    parts = [
-        float_bytes(">d", step.norm) + b"".join(float_bytes(">f", loss) for loss in step.losses)
-        for step in steps
-    ]
-    return keccak256(b"".join(parts))
+    return keccak256(b"".join(map(_step_bytes, steps)))
+
+
+def _step_bytes(step: StepWork) -> bytes:
+    losses = [float_bytes(">f", loss) for loss in step.losses]
+    drawn = [word.to_bytes(8, "big") for word in step.drawn] or [b""] * len(losses)
+    pairs = zip(losses, drawn, strict=True)
+    return float_bytes(">d", step.norm) + b"".join(loss + word for loss, word in pairs)
 
 
 def float_bytes(layout: Literal[">d", ">f"], value: float) -> bytes:

@@ -16,6 +16,7 @@ from atoll.protocol.types import Digest, SeatIndex
 _WORD_RANGE = 1 << 64
 BATCH_TAG = "atoll.batch.v1"
 DROPOUT_TAG = "atoll.dropout.v1"
+SAMPLE_TAG = "atoll.sample.v1"
 
 
 class DrawStream:
@@ -62,5 +63,14 @@ def batch_offsets(
 
 def dropout_key(data_seed: Digest, seat: SeatIndex) -> tuple[int, int]:
     """The Philox key of a seat's dropout masks in a round: two words below 2³²."""
-    stream = DrawStream(DROPOUT_TAG, seat_key(data_seed, seat))
+    return _philox_key(DROPOUT_TAG, data_seed, seat)
+
+
+def sample_key(data_seed: Digest, seat: SeatIndex) -> tuple[int, int]:
+    """The Philox key of the tokens that a seat samples in a round: two words below 2³²."""
+    return _philox_key(SAMPLE_TAG, data_seed, seat)
+
+
+def _philox_key(tag: str, data_seed: Digest, seat: SeatIndex) -> tuple[int, int]:
+    stream = DrawStream(tag, seat_key(data_seed, seat))
     return stream.draw(1 << 32), stream.draw(1 << 32)

@@ -33,10 +33,13 @@ class LayerKind:
         norms: names of attention's and the MLP's RMSNorm, as Hugging Face has them.
         norms_heads: whether normalised queries and keys are so head by head, else all of a token's
             at once.
+        norms_inputs: whether attention and MLP read what the norms give, else the norms read what
+            these give.
     """
 
     norms: tuple[str, str]
     norms_heads: bool = True
+    norms_inputs: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,9 @@ LAYER_KINDS: Final[Mapping[str, LayerKind]] = MappingProxyType(
     {
         "llama": LayerKind(("input_layernorm", "post_attention_layernorm")),
         "olmo2": LayerKind(
-            ("post_attention_layernorm", "post_feedforward_layernorm"), norms_heads=False
+            ("post_attention_layernorm", "post_feedforward_layernorm"),
+            norms_heads=False,
+            norms_inputs=False,
         ),
     }
 )

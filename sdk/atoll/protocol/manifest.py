@@ -25,6 +25,7 @@ from atoll.protocol.hashing import sha256, terms_hash
 from atoll.protocol.manifest_fields import CidBytes, DigestBytes, Spec
 from atoll.protocol.method_spec import CodecSpec, InnerSpec, OuterSpec, RobustSpec
 from atoll.protocol.model_spec import INNER_LIMIT, LoraSpec, ModelSpec
+from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.terms import check_terms, terms_from_json_value, terms_to_json_value
 from atoll.protocol.types import Digest, Terms
 
@@ -32,6 +33,8 @@ MANIFEST_VERSION: Final = 1
 MAX_MANIFEST_BYTES: Final = 16 * 1024
 MAX_STEPS: Final = 1 << 20
 """Global steps of a job: everybody works out a table of their rates."""
+MAX_SAMPLED_BYTES: Final = 1 << 26
+"""Of what a seat samples in a round, four a token: who has them audits for less."""
 TokenType = Literal["uint8", "uint16", "uint32"]
 _BYTES: Final = {"uint8": 1, "uint16": 2, "uint32": 4}
 _NEXT_STEP = "correct the manifest, or build it with atoll.job.spec"
@@ -148,7 +151,8 @@ class Manifest(Spec):
 
     `created` is unix seconds and distinguishes two jobs that are otherwise the same. `tables` is
     the root over what its steps read of schedule and positions (`numerics.tables`). Round r opens
-    from public data, whatever a seat did before, where r is a multiple of `reset_period`.
+    from public data, whatever a seat did before, where r is a multiple of `reset_period`. A job of
+    text has no `task`, and nothing in its bytes for it.
     """
 
     version: Literal[1]
@@ -171,6 +175,7 @@ class Manifest(Spec):
         AfterValidator(_check_terms),
         PlainSerializer(terms_to_json_value),
     ]
+    task: TaskSpec | None = None
 
     @model_validator(mode="after")
     def _check_agreement(self) -> Self:
@@ -199,7 +204,8 @@ class Manifest(Spec):
         self.robust.check_seats(terms.seats)
         self._check_rule_of_codec()
         self._check_init()
-        if self.data.train_tokens <= self.model.seq:
+        self._check_task()
+        if self.task is None and self.data.train_tokens <= self.model.seq:
             raise ValueError("training data is shorter than one sequence and its target")
         if self.data.is_evaluated and self.data.eval_tokens <= self.model.seq:
             raise ValueError("held-out data is shorter than one sequence and its target")
@@ -217,6 +223,23 @@ class Manifest(Spec):
         if self.lora is not None:
             self.lora.check_model(self.model)
 
+    def _check_task(self) -> None:
+        if self.task is None:
+            return
+        task, data = self.task, self.data
+        task.check_model(self.model.seq, self.model.vocab, self.inner.batch)
+        sampled = 4 * self.inner.steps * self.inner.batch * (self.model.seq + 1)
+        if sampled > MAX_SAMPLED_BYTES:
+            raise ValueError(f"a round's ids have {sampled} bytes, at most {MAX_SAMPLED_BYTES}")
+        if self.inner.dropout != "0":
+            raise ValueError("what is generated without dropout is not learned with it")
+        if data.masked or data.aligned or data.is_evaluated or data.eval_cid is not None:
+            raise ValueError("prompts are neither masked nor aligned, and none are held out")
+        if data.train_tokens != task.words(self.model.vocab):
+            raise ValueError(f"the data are not {task.words(self.model.vocab)} words of prompts")
+        if data.most_tokens < task.least_values(self.model.vocab):
+            raise ValueError(f"a word of {data.dtype} does not hold a row's numbers")
+
     def _check_rule_of_codec(self) -> None:
         if not self.codec.properties.is_merged_by(self.robust.properties):
             raise ValueError(f"codec {self.codec.kind} does not go with rule {self.robust.rule}")
@@ -229,7 +252,9 @@ class Manifest(Spec):
 
     def to_bytes(self) -> bytes:
         """Canonical DAG-CBOR."""
-        plain: Ipld = self.model_dump()
+        plain: dict[str, Ipld] = self.model_dump()
+        if self.task is None:
+            del plain["task"]
         return encode(plain)
 
     @classmethod
@@ -286,7 +311,10 @@ class Manifest(Spec):
 def _read_manifest(data: bytes) -> Manifest:
     # Services read their job's at every decision, and it is frozen.
     try:
-        return Manifest.model_validate(decode(data, MAX_MANIFEST_BYTES))
+        plain = decode(data, MAX_MANIFEST_BYTES)
+        if isinstance(plain, dict) and plain.get("task", plain) is None:
+            raise ValueError("task: a job of text has none, and no null")
+        return Manifest.model_validate(plain)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

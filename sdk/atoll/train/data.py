@@ -146,8 +146,10 @@ def _leaves(store: LocalStore, cid: bytes, size: int) -> list[Child]:
 
 
 def form_of(manifest: Manifest) -> WordForm:
-    """What the words of a job's data look like."""
-    return WordForm(manifest.data.dtype, manifest.data.mask_bit, manifest.model.vocab)
+    """What the words of a job's data look like: tokens, or numbers of rows, too."""
+    task, vocab = manifest.task, manifest.model.vocab
+    limit = vocab if task is None else task.least_values(vocab)
+    return WordForm(manifest.data.dtype, manifest.data.mask_bit, limit)
 
 
 def read_nodes(data: DataSpec, store: LocalStore) -> bytes:

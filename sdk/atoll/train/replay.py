@@ -10,8 +10,10 @@ is our own fault.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
 
 from atoll.errors import ProtocolError
 from atoll.numerics.pieces import root_of_update
@@ -51,12 +53,15 @@ class RevealedRound:
         model: digest of the global state that the round opens from, as certified; None in round 0,
             whose model everybody makes from the manifest.
         earlier: the same of the task's earlier rounds.
+        sampled: ids by step that the seat says it sampled. They are nobody's word: each is checked,
+            and where one is not what the sampler gives, the replay samples for itself.
     """
 
     checkpoint_commitments: CheckpointCommitments
     update_root: Digest
     model: Digest | None = None
     earlier: tuple[RevealedRound, ...] = ()
+    sampled: Mapping[int, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,7 @@ class _Comparison:
         """Of a round that comes before the audited one."""
 
         def ran(states: list[SeatState], index: int, course: Course) -> SegmentRun:
-            segment = self._run(states, index, course)
+            segment = self._run(states, index, replace(course, sampled=claimed.sampled))
             self.seconds.append(segment.seconds)
             if (
                 not segment.is_finite

@@ -13,9 +13,11 @@ What stays on disk to go on from is `resume`'s, and decides no bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
 
 from atoll.numerics.codec.grid_rounding import NonFiniteDeltaError
 from atoll.numerics.pieces import root_of_update
@@ -40,6 +42,8 @@ class TrainedRound:
         seconds_in_steps: wall time of the steps; `seconds_before` those of them that a checkpoint
             brought, which another call ran.
         diverged: whether a step that was not finite ended it.
+        sampled: ids by step, of the steps that this call ran; who has them repeats the training and
+            not the generation.
     """
 
     states: tuple[Digest, ...]
@@ -49,6 +53,7 @@ class TrainedRound:
     seconds_in_steps: float
     seconds_before: float = 0.0
     diverged: bool = False
+    sampled: Mapping[int, Tensor] = field(default_factory=dict)
 
     @property
     def segments(self) -> int:
@@ -95,6 +100,7 @@ def train_round(
     start = resumed(task, store, keeping.checkpoints, opened=opened)
     states, progress = start.states, start.progress
     course = course_of(task, store)
+    sampled: dict[int, Tensor] = {}
     while progress.segments < task.most_segments:
         if progress.segments and is_enough(progress.segments):
             break
@@ -109,6 +115,7 @@ def train_round(
             return replace(finite, diverged=True)
         states.append(segment.state)
         progress = progress.plus(segment)
+        sampled |= segment.sampled
         del segment
         keeping.after_segment(task, progress, states[0])
     update = _pseudo_gradient(task, store, states) if progress.segments else b""
@@ -119,6 +126,7 @@ def train_round(
         losses=progress.losses,
         seconds_in_steps=progress.seconds,
         seconds_before=start.progress.seconds,
+        sampled=sampled,
     )
 
 

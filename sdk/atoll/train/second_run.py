@@ -48,6 +48,8 @@ def fault(what: str) -> MachineFault:
 
 def run_by_reference(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
     """Trains a segment as a `SegmentRunner`, every operation by the reference."""
+    # What a step samples is the course's, by the reference as well.
+    course = replace(course, recipe=_by_reference(course.recipe))
     return run_segment(states.pop(), segment, course, step_by=_reference_step)
 
 
@@ -94,13 +96,13 @@ class SelfCheck:
         return segment_run
 
 
+def _by_reference(recipe: Recipe) -> Recipe:
+    return replace(recipe, ops=reference_operations(recipe.ops.device))
+
+
 def _reference_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
     state, reference = state.on(recipe.ops.device), _by_reference(recipe)
     return finish_step(state, _reference_gradients(state, given, reference), given, reference)
-
-
-def _by_reference(recipe: Recipe) -> Recipe:
-    return replace(recipe, ops=reference_operations(recipe.ops.device))
 
 
 def _reference_gradients(state: SeatState, given: StepInput, reference: Recipe) -> BatchGradients:

@@ -27,6 +27,7 @@ from atoll.protocol.choices import OneOf
 from atoll.protocol.manifest import InitSpec, Manifest
 from atoll.protocol.method_spec import InnerSpec, OuterSpec
 from atoll.protocol.rules import RULES
+from atoll.protocol.task_spec import TaskSpec
 
 ROOT = Path(__file__).parents[3]
 Changes = dict[str, Any]
@@ -126,11 +127,17 @@ def asked_of_adapters(_path: str, value: Any) -> Iterator[Changes]:
     yield {"lora": {"rank": 2, "alpha": "4", "targets": [value]}}
 
 
+def asked_of_the_task(_path: str, value: Any) -> Iterator[Changes]:
+    """A kind of reward; without any task a manifest has none of its fields."""
+    yield {"task": {"group": 2, "new_tokens": 4, "rewards": [{"kind": value}]}}
+
+
 ASKED: Mapping[str, Callable[[str, Any], Iterator[Changes]]] = {
     "codec": asked_by_method,
     "data": asked_of_the_text,
     "lora": asked_of_adapters,
     "robust": asked_of_the_merge,
+    "task": asked_of_the_task,
 }
 """By group of the manifest; in the others a key of the job file is called as the manifest's."""
 
@@ -147,11 +154,22 @@ def manifest_of(changes: Changes) -> Manifest:
     }
     weights = InitSpec(seed=None, cid=cid("weights"), root=digest("weights"))
     init = None if spec.lora is None else weights
-    return spec.resolve(DATA.model_copy(update=words), init, NUMERICS, NOW)
+    if spec.task is None:
+        return spec.resolve(DATA.model_copy(update=words), init, NUMERICS, NOW)
+    rows = {"prompts": 2, "prompt_tokens": 4, "answer_bytes": 4, "ends": []}
+    task = TaskSpec.model_validate(rows | spec.task.fields)
+    words = {"dtype": "uint16", "train_tokens": task.words(spec.model.vocab)}
+    nothing = {"eval_cid": None, "eval_tokens": 0, "eval_batches": 0}
+    data = DATA.model_copy(update=words | nothing)
+    return spec.resolve(data, init, NUMERICS, NOW, task=task)
 
 
 def has(manifest: Manifest, path: str, value: Any) -> bool:
-    said = reduce(getattr, path.split("."), manifest)
+    *groups, name = path.split(".")
+    group = reduce(getattr, groups, manifest)
+    if isinstance(group, tuple):
+        return any(getattr(each, name) == value for each in group)
+    said = getattr(group, name)
     return value in said if isinstance(said, tuple) else bool(said == value)
 
 

@@ -41,7 +41,7 @@ def six_decimals() -> Iterator[None]:
 
 def terms_of(spec: JobSpec) -> Terms:
     data = DATA.model_copy(update={"dtype": "uint16"})
-    return spec.resolve(data, None, NUMERICS, NOW, SIX).terms
+    return spec.resolve(data, None, NUMERICS, NOW, decimals=SIX).terms
 
 
 def test_a_hundredth_of_a_token_pays_for_a_million() -> None:

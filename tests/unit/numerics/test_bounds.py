@@ -127,7 +127,7 @@ def test_attention_is_exact_on_slopes_and_keys_of_one_size(seed: int) -> None:
 
     def gradients(engine: Engine) -> tuple[Tensor, ...]:
         leaves = [t.clone().requires_grad_() for t in (torch.zeros_like(k), k, v)]
-        value = ExactOps(engine).attention(*leaves)
+        value = ExactOps(engine).attention(*leaves, context=TILE)
         return torch.autograd.grad(value, leaves, torch.ones_like(k))
 
     exact = gradients(engine_of("fp64", "eager"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -48,7 +49,7 @@ CASES: dict[str, tuple[Function, Function, list[Tensor], float]] = {
     "swiglu": (OPS.swiglu, silu_gate, [draw(B, T, D), draw(B, T, D, seed=1)], 2e-6),
     "squared_relu": (OPS.squared_relu, lambda x: F.relu(x).square(), [draw(B, T, D)], 1e-7),
     "attention": (
-        OPS.attention,
+        partial(OPS.attention, context=T),
         shared_heads,
         [draw(B, H, T, 16), draw(B, K, T, 16, seed=1), draw(B, K, T, 16, seed=2)],
         0.02,
@@ -96,10 +97,10 @@ def test_values_and_gradients_agree_with_binary64(name: str) -> None:
 )
 def test_the_plain_engine_gives_the_same_bits(name: str) -> None:
     inputs = CASES[name][2]
-    extra = (1e-5,) if name == "rms_norm" else ()
+    extra = {"rms_norm": {"eps": 1e-5}, "attention": {"context": T}}.get(name, {})
 
     def through(ops: ExactOps) -> list[Tensor]:
-        return with_gradients(lambda *t: getattr(ops, name)(*t, *extra), inputs)
+        return with_gradients(partial(getattr(ops, name), **extra), inputs)
 
     for found, expected in zip(through(OPS), through(REFERENCE), strict=True):
         assert torch.equal(found, expected)
@@ -114,14 +115,16 @@ def test_several_linears_are_each_ones_product() -> None:
 
 def test_attention_sees_nothing_ahead_and_works_in_any_number_of_slices() -> None:
     q, k, v = CASES["attention"][2]
-    whole = with_gradients(OPS.attention, [q, k, v])
+    whole = with_gradients(partial(OPS.attention, context=T), [q, k, v])
     changed = [t.clone() for t in (q, k, v)]
     for t in changed:
         t[:, :, 140:] += 1.0
-    assert torch.equal(OPS.attention(*changed)[:, :, :140], whole[0][:, :, :140])
+    assert torch.equal(OPS.attention(*changed, context=T)[:, :, :140], whole[0][:, :, :140])
     for slices in (1, 3, 1000):
         ops = ExactOps(replace(OPS.engine, slices=slices))
-        for found, expected in zip(with_gradients(ops.attention, [q, k, v]), whole, strict=True):
+        for found, expected in zip(
+            with_gradients(partial(ops.attention, context=T), [q, k, v]), whole, strict=True
+        ):
             assert torch.equal(found, expected)
 
 

@@ -12,16 +12,19 @@ import pytest
 import torch
 from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job
-from tokenizers import Tokenizer, models, processors
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from atoll.aggregation.merge_round import merge
 from atoll.errors import ConfigError, ManifestError, NumericsMismatch
 from atoll.numerics.errors import MalformedDataset
+from atoll.numerics.generate import Generator
 from atoll.numerics.held_out_loss import batch_losses, window_starts
+from atoll.numerics.ops import operations
 from atoll.protocol.losses import mean_loss
 from atoll.train import probe
+from atoll.train.belongings import Belongings
+from atoll.train.continue_text import Sampling, continue_text, ends_of
 from atoll.train.evaluate import evaluate
-from atoll.train.generate import Sampling, generate
 from atoll.train.round import TrainedRound
 from atoll.train.tokenizer import byte_tokenizer
 
@@ -80,16 +83,45 @@ def test_an_evaluation_set_must_be_there_and_long_enough(job: Job) -> None:
         evaluate(job.model.params, job.manifest.model_copy(update={"model": model}), job.store)
 
 
+def generator_of(job: Job) -> Generator:
+    return Generator.of(job.model.params, job.manifest.model, operations())
+
+
+def letters() -> Tokenizer:
+    tokenizer = Tokenizer(models.WordLevel({f"{i}": i for i in range(256)}, unk_token="1"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return tokenizer
+
+
 def test_text_continues_the_prompt_and_repeats(job: Job) -> None:
     def sample(**changes: object) -> str:
         sampling = replace(Sampling(length=20), **changes)  # type: ignore[arg-type]
-        params, spec = job.model.params, job.manifest.model
-        return generate(params, spec, byte_tokenizer(), "line 1: the quick", sampling)
+        return continue_text(generator_of(job), byte_tokenizer(), "line 1: the quick", sampling)
 
     assert sample().startswith("line 1: the quick")
     assert sample() == sample()
     assert sample(seed=1) != sample()
-    assert sample(temperature=0.0) == sample(temperature=0.0, seed=5)
+    assert sample(is_greedy=True) == sample(is_greedy=True, seed=5)
+    assert sample(ends=frozenset(range(256))) == sample(length=1)
+
+
+def test_a_text_is_longer_than_the_model(job: Job) -> None:
+    length = job.manifest.model.seq + 10
+    sampling = Sampling(length=length, is_greedy=True)
+    text = continue_text(generator_of(job), letters(), "line", sampling)
+    assert len(text.split()) == len("line") + length
+
+
+def test_end_tokens_are_those_of_the_folder() -> None:
+    def ends(**files: str) -> frozenset[int]:
+        named = {f"{name}.json": text.encode() for name, text in files.items()}
+        return ends_of(Belongings({"tokenizer.json": b""} | named))
+
+    assert ends() == ends(config="[]", generation_config="not JSON") == frozenset()
+    assert ends(config='{"eos_token_id": 2}') == {2}
+    both = {"config": '{"eos_token_id": 2}', "generation_config": '{"eos_token_id": [3, 4]}'}
+    assert ends(**both) == {3, 4}
+    assert ends(config='{"eos_token_id": [1.5, true, -1]}') == frozenset()
 
 
 def test_a_prompt_has_what_the_text_had_and_no_mark_that_a_tokenizer_adds(job: Job) -> None:
@@ -98,14 +130,14 @@ def test_a_prompt_has_what_the_text_had_and_no_mark_that_a_tokenizer_adds(job: J
         single="$A A", pair=None, special_tokens=[("A", 65)]
     )
     sampling = Sampling(length=0)
-    said = generate(job.model.params, job.manifest.model, marking, "line", sampling)
+    said = continue_text(generator_of(job), marking, "line", sampling)
     assert said == "line"
 
 
 def test_an_empty_prompt_is_refused(job: Job) -> None:
     empty: Tokenizer = byte_tokenizer()
     with pytest.raises(ConfigError, match="empty prompt"):
-        generate(job.model.params, job.manifest.model, empty, "", Sampling())
+        continue_text(generator_of(job), empty, "", Sampling())
 
 
 @pytest.mark.parametrize(
@@ -117,7 +149,7 @@ def test_a_tokenizer_that_is_not_the_models_is_refused(
 ) -> None:
     others = Tokenizer(models.WordLevel({"a": 70_000}, unk_token="[UNK]"))
     with pytest.raises(MalformedDataset, match=complaint):
-        generate(job.model.params, job.manifest.model, others, token, Sampling())
+        continue_text(generator_of(job), others, token, Sampling())
 
 
 def test_this_machine_reproduces_its_own_manifest(job: Job) -> None:

@@ -187,7 +187,7 @@ def attended(engine: Engine, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """
     q, k, v, g = (x.to(engine.device) for x in inputs)
     leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-    out: Tensor = Attention.apply(engine, *leaves)  # type: ignore[no-untyped-call]
+    out: Tensor = Attention.apply(engine, q.shape[2], *leaves)  # type: ignore[no-untyped-call]
     return tuple(one_nan(x.detach().cpu()) for x in (out, *torch.autograd.grad(out, leaves, g)))
 
 

@@ -33,26 +33,27 @@ class Attention(torch.autograd.Function):
     """q [B, H, T, d], k and v [B, K, T, d] → [B, H, T, d], scores scaled by d^(−1/2)."""
 
     @staticmethod
-    def forward(ctx: Any, engine: Engine, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def forward(  # noqa: PLR0917 -- autograd passes all by place
+        ctx: Any, engine: Engine, context: int, q: Tensor, k: Tensor, v: Tensor
+    ) -> Tensor:
         group = q.shape[1] // k.shape[1]
         whole = _whole(engine, q.shape[-1])
         held_in = torch.float32 if whole is None else torch.float16
-        operands = _quantised(engine, (q, k, v), group, held_in)
+        operands = _quantised(engine, (q, k, v), group, held_in, context)
         output, peak, inverse = (
             _forward(engine, operands) if whole is None else whole.forward(operands)
         )
         ctx.engine, ctx.whole, ctx.group, ctx.shape = engine, whole, group, q.shape
-        ctx.save_for_backward(
-            operands.q, operands.q_step, operands.k, operands.k_step, operands.v, operands.v_step,
-            output, peak, inverse,
-        )  # fmt: skip
+        ctx.levels = operands.levels
+        ctx.save_for_backward(*operands.tensors, output, peak, inverse)
         return output.view(q.shape)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, Tensor, Tensor]:
         engine: Engine = ctx.engine
         whole: WholeAttention | None = ctx.whole
-        operands, (output, peak, inverse) = Operands(*ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
+        q, q_step, k, k_step, v, v_step, output, peak, inverse = ctx.saved_tensors
+        operands = Operands(q, q_step, k, k_step, v, v_step, ctx.levels)
         g = gradients[0].reshape(output.shape)
         delta = engine.kernels.row_dot(g, output)
         gi, g_step = engine.kernels.quantise_levels(g, operands.levels)
@@ -65,7 +66,7 @@ class Attention(torch.autograd.Function):
         dq = dq * _scale(g.shape[-1])
         shape = ctx.shape
         dk, dv = (_sum_groups(t.view(shape), ctx.group) for t in (dk, dv))
-        return None, dq.view(shape), dk, dv
+        return None, None, dq.view(shape), dk, dv
 
 
 def _whole(engine: Engine, width: int) -> WholeAttention | None:
@@ -78,10 +79,14 @@ def _scale(width: int) -> float:
 
 
 def _quantised(
-    engine: Engine, of: tuple[Tensor, Tensor, Tensor], group: int, held_in: torch.dtype
+    engine: Engine,
+    of: tuple[Tensor, Tensor, Tensor],
+    group: int,
+    held_in: torch.dtype,
+    context: int,
 ) -> Operands:
     q, k, v = of
-    levels = attention_levels(*q.shape[-2:])
+    levels = attention_levels(context, q.shape[-1])
 
     def slices(x: Tensor, repeats: int) -> Levels:
         integers, step = engine.kernels.quantise_levels(x, levels)
@@ -91,7 +96,8 @@ def _quantised(
         return integers.flatten(0, 1), step.flatten(0, 1)
 
     qi, q_step = slices(q, 1)
-    return Operands(qi, q_step * _scale(q.shape[-1]), *slices(k, group), *slices(v, group))
+    q_step = q_step * _scale(q.shape[-1])
+    return Operands(qi, q_step, *slices(k, group), *slices(v, group), levels)
 
 
 def _forward(engine: Engine, operands: Operands) -> tuple[Tensor, Tensor, Tensor]:

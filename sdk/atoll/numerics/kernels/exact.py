@@ -29,6 +29,7 @@ from atoll.numerics.kernels.pointwise import (
     CrossEntropy,
     Dropout,
     Embedding,
+    PolicyLoss,
     RmsNorm,
     Rotary,
     SquaredRelu,
@@ -105,8 +106,8 @@ class ExactOps:
     def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
         return _apply(Rotary, self.engine, x_BHTd, cos_Td, sin_Td)
 
-    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
-        return _apply(Attention, self.engine, q_BHTd, k_BKTd, v_BKTd)
+    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor, *, context: int) -> Tensor:
+        return _apply(Attention, self.engine, context, q_BHTd, k_BKTd, v_BKTd)
 
     def swiglu(self, gate_BTF: Tensor, up_BTF: Tensor) -> Tensor:
         gated = _apply(SwiGlu, self.engine, gate_BTF.flatten(0, 1), up_BTF.flatten(0, 1))
@@ -122,6 +123,10 @@ class ExactOps:
         # Kernels, traces and the chain have both in one integer: negative is no target.
         signed_N = targets_BT.masked_fill(weights_BT == 0, -1).flatten()
         return _apply(CrossEntropy, self.engine, logits_BTV.flatten(0, 1), signed_N)
+
+    def policy_loss(self, logits_BTV: Tensor, targets_BT: Tensor, weights_BT: Tensor) -> Tensor:
+        flat = logits_BTV.flatten(0, 1), targets_BT.flatten(), weights_BT.flatten()
+        return _apply(PolicyLoss, self.engine, *flat)
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         total = 0.0

@@ -87,9 +87,13 @@ class Scores:
     levels: int
 
 
-def attention_levels(length: int, width: int) -> int:
-    """Of every operand of attention, so that no sum over d or over a tile leaves 2^24."""
-    return operand_levels(max(width, min(TILE, length)))
+def attention_levels(context: int, width: int) -> int:
+    """Of every operand of attention, so that no sum over d or over a tile leaves 2^24.
+
+    Args:
+        context: positions that the model has (`model.seq`).
+    """
+    return operand_levels(max(width, min(TILE, context)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,8 @@ class Operands:
 
     Attributes:
         q_step: has the factor d^(−1/2) in it.
+        levels: of every grid. They follow from the positions that the model has, not from T: a
+            sequence that is not full yet has the bits that it will have.
     """
 
     q: Tensor
@@ -106,20 +112,22 @@ class Operands:
     k_step: Tensor
     v: Tensor
     v_step: Tensor
+    levels: int
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.q, self.q_step, self.k, self.k_step, self.v, self.v_step
 
     def parts(self, count: int) -> Iterator[tuple[slice, Operands]]:
         """So many slices at a time."""
         for start in range(0, len(self.q), count):
             part = slice(start, start + count)
-            yield part, Operands(*(getattr(self, field.name)[part] for field in fields(self)))
+            q, q_step, k, k_step, v, v_step = (tensor[part] for tensor in self.tensors)
+            yield part, Operands(q, q_step, k, k_step, v, v_step, self.levels)
 
     def tiles(self) -> list[slice]:
         length = self.q.shape[1]
         return [slice(at, min(at + TILE, length)) for at in range(0, length, TILE)]
-
-    @property
-    def levels(self) -> int:
-        return attention_levels(*self.q.shape[1:])
 
 
 @dataclass(frozen=True, slots=True)

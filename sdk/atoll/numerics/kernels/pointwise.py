@@ -121,6 +121,28 @@ class Embedding(torch.autograd.Function):
         return None, None, kernels.embedding_gradient(gradients[0], ids_N, ctx.vocabulary)
 
 
+class PolicyLoss(torch.autograd.Function):
+    """Σ of weight times negative log-likelihood of targets [N] under logits [N, V].
+
+    Negative targets are none, whatever their weight is.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, engine: Engine, logits_NV: Tensor, targets_N: Tensor, weights_N: Tensor
+    ) -> Tensor:
+        slope_NV, total_N, picked_N = engine.kernels.softmax_loss(logits_NV, targets_N)
+        ctx.save_for_backward(slope_NV, weights_N)
+        losses_N = (log(total_N.float()) - picked_N) * weights_N
+        return exact_sum(losses_N, 0).float().reshape(())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None, None]:
+        slope_NV, weights_N = ctx.saved_tensors
+        # Of a step the loss is the loss: its gradient is 1, and this is slope · weight.
+        return None, slope_NV * (weights_N * gradients[0])[:, None], None, None
+
+
 class CrossEntropy(torch.autograd.Function):
     """Mean negative log-likelihood in nats of targets [N] under logits [N, V].
 

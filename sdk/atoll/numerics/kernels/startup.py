@@ -110,7 +110,7 @@ def _forward(
     q, k, v = (t.view(BATCH, LENGTH, -1, HEAD).transpose(1, 2) for t in projected)
     q, k = (ops.rotary(t, cos_Td, sin_Td) for t in (q, k))
     yield "rotary", q
-    yield "attention", (mixed_BHTd := ops.attention(q, k, v))
+    yield "attention", (mixed_BHTd := ops.attention(q, k, v, context=LENGTH))
     x_BTD = x_BTD + mixed_BHTd.transpose(1, 2).reshape(BATCH, LENGTH, WIDTH)
     gate, up = ops.linears(x_BTD, [w["gate"], w["up"]])
     yield "gates", (hidden_BTF := ops.swiglu(gate, up) + ops.squared_relu(up))

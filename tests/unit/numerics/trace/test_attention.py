@@ -141,7 +141,7 @@ def test_attention_is_the_kernels(kind: str, length: int, heads: int, key_heads:
     if kind in ("infinite", "not a number"):  # what later lines make of them must be seen, too
         q[1], k[1], v[1] = (data("normal", x[1].shape, 7) for x in (q, k, v))
     leaves = [x.clone().requires_grad_() for x in (q, k, v)]
-    expected = ExactOps(reference()).attention(*leaves)
+    expected = ExactOps(reference()).attention(*leaves, context=length)
     g = data(kind, shapes[0], 3)
     expected.backward(g)
     trace = Trace(q, k, v)

@@ -37,6 +37,11 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
         ManifestError: its operations cannot be judged, its traces would have more nodes than
             numbers, or it has too many templates.
     """
+    if manifest.task is not None:
+        raise ManifestError(
+            "manifest: there is no game about generated text yet, and every job has a judge",
+            next_step="train on text: leave [task] out",
+        )
     if not can_be_judged(manifest):
         raise ManifestError(
             "manifest: the operations of this job cannot be judged, and every job has a judge",

@@ -1,0 +1,56 @@
+"""The group [task] of a job's file: prompts to be answered, and what an answer is worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field
+
+from atoll.job.groups import Count, Group, Texts, beside
+from atoll.protocol.task_spec import MOST_REWARDS
+
+
+class Reward(Group):
+    """What a completion is worth that is as it should be."""
+
+    kind: Literal["answer", "length"] = Field(
+        default="answer", description="answer: as the row has it; length: so many tokens"
+    )
+    weight: Annotated[int, Field(ge=1, le=1000)] = Field(default=1000, description="what it adds")
+    opening: str = Field(default="", description="of an answer: what stands before it")
+    closing: str = Field(default="", description="of an answer: what stands behind it")
+    least: Annotated[int, Field(ge=0)] = Field(default=0, description="of a length")
+    most: Annotated[int, Field(ge=0)] = Field(default=0, description="of a length")
+
+
+class Task(Group):
+    """Answers to be learned by their rewards, in place of text."""
+
+    kind: Literal["rl"] = "rl"
+    prompts: Texts = Field(
+        default=(),
+        description="files of JSON lines with prompt (text or messages) and answer; they become "
+        "public",
+    )
+    group: Annotated[int, Field(ge=2, le=256)] = Field(
+        default=8, description="completions of a prompt, which are compared"
+    )
+    new_tokens: Count = Field(default=256, description="of a completion at most")
+    rewards: Annotated[
+        tuple[Reward, ...],
+        BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+        Field(min_length=1, max_length=MOST_REWARDS),
+    ] = (Reward(),)
+
+    def beside(self, folder: Path) -> Self:
+        """The same with relative paths taken from `folder`."""
+        return self.model_copy(
+            update={"prompts": tuple(beside(folder, path) for path in self.prompts)}
+        )
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What a manifest has of it, as it is."""
+        rewards = [reward.model_dump() for reward in self.rewards]
+        return {"group": self.group, "new_tokens": self.new_tokens, "rewards": rewards}
