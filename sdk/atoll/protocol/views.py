@@ -16,6 +16,7 @@ from atoll.protocol.game_records import Accusation, GameRecord, parties, window_
 from atoll.protocol.holders import Holder
 from atoll.protocol.missed_duties import MissRecord
 from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.round_list import RoundList
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import (
     NO_BITS,
@@ -72,6 +73,8 @@ class JobView:
         held: seats that the next round may count on.
         miss_records: missed duties of accounts, by role.
         settled: rounds with their audits, in order.
+        unresolved: those of them with a contest that is undecided, or an opened *mismatch* that is
+            not proven.
         games: about its settled rounds, by number.
         crowded_out: what somebody would have challenged, had there been room in the queue.
         gateways: last announced URL by account.
@@ -99,7 +102,8 @@ class JobView:
     providers: Mapping[HolderId, Holder] = field(default_factory=dict)
     verifiers: Mapping[HolderId, Holder] = field(default_factory=dict)
     miss_records: Mapping[tuple[Role, Address], MissRecord] = field(default_factory=dict)
-    settled: tuple[SettledRound, ...] = ()
+    settled: RoundList = field(default_factory=RoundList)
+    unresolved: frozenset[RoundIndex] = frozenset()
     games: Mapping[int, GameRecord] = field(default_factory=dict)
     crowded_out: frozenset[Accusation] = frozenset()
     gateways: Mapping[Address, str] = field(default_factory=dict)
@@ -207,9 +211,11 @@ class JobView:
 
     def auditing(self, now: int) -> Iterator[SettledRound]:
         """Settled rounds whose windows are not over, oldest first."""
-        return (
-            settled_round for settled_round in self.settled if now < settled_round.clock.window_end
-        )
+        return self.settled.span(self.windows_over(now))
+
+    def windows_over(self, now: int) -> int:
+        """How many settled rounds' windows are over: those of the first ones."""
+        return self.settled.count_to(now, lambda settled_round: settled_round.clock.window_end)
 
     def auditor_of(self, round: OpenRound | SettledRound, account: Address) -> HolderId | None:
         """The account's id in the round's pool or committee."""
@@ -238,10 +244,11 @@ class JobView:
     def accused(self, now: int) -> set[HolderId]:
         """Providers about whom an opened *mismatch* can still be played, or is being played."""
         played = {window_of(game.claim) for game in self.games.values() if game.is_open}
+        first = self.settled.count_to(now, lambda settled_round: settled_round.clock.half)
+        rounds = [self.settled[round] for round in played if round < first]
         return {
             settled_round.seats[entry.seat]
-            for settled_round in self.settled
-            if now < settled_round.clock.half or settled_round.round in played
+            for settled_round in (*rounds, *self.settled.span(first))
             for auditor, body in settled_round.opened_reports.items()
             for entry in body.entries
             if not entry.is_valid and self._stands(settled_round, auditor, entry.seat, now)
