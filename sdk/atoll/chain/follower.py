@@ -22,7 +22,7 @@ from pathlib import Path
 import structlog
 
 from atoll.chain.deployment import Deployment
-from atoll.chain.index import Advanced, Change, EventIndex, Rewound
+from atoll.chain.index import Advanced, Change, EventIndex, LogRangeOnDisk, Rewound
 from atoll.chain.indexed import Indexed
 from atoll.chain.log_store import EVERY_LOG, FAR, LogFilter
 from atoll.errors import RpcUnavailable
@@ -163,6 +163,10 @@ class Follower:
     def history(self, which: LogFilter = EVERY_LOG) -> tuple[Indexed, ...]:
         """Every event that stands, oldest first; or those of them that are asked for."""
         return tuple(self._index.history(which))
+
+    def checkpoint(self) -> LogRangeOnDisk | None:
+        """What a checkpoint of the newest final block would have: see `EventIndex.checkpoint`."""
+        return self._index.checkpoint()
 
     async def poll(self) -> News:
         """What is new; on the first call everything since the deployment. Waits for no block.

@@ -17,14 +17,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain as joined
 from pathlib import Path
 
 import structlog
 
+from atoll.chain.checkpoint import FINAL_BLOCKS, WORTH_BLOCKS, Checkpoints, check
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.indexed import Indexed
+from atoll.chain.log_snapshot import CheckpointRefused
 from atoll.chain.log_store import (
     EVERY_LOG,
     FAR,
@@ -66,6 +69,19 @@ class Advanced:
 
 
 Change = Indexed | Rewound | Advanced
+
+
+@dataclass(frozen=True, slots=True)
+class LogRangeOnDisk:
+    """Every log up to a block.
+
+    Attributes:
+        pages: reads them, oldest first, some at once.
+    """
+
+    block: BlockRef
+    count: int
+    pages: Callable[[], Iterator[list[RawLog]]]
 
 
 class History:
@@ -110,6 +126,7 @@ class EventIndex:
         looks_ahead: whether `ahead` is asked for, which reads each block once more.
         from_block: where to start; None: at the deployment's own block.
         path: SQLite file; one process at a time.
+        checkpoints: asked where nothing was read yet and there is much to read.
     Raises:
         ConfigError: the file belongs to another network or start.
     """
@@ -122,8 +139,10 @@ class EventIndex:
         path: Path,
         from_block: int | None = None,
         looks_ahead: bool = False,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self._chain = chain
+        self._checkpoints = checkpoints
         self._confirmations = confirmations
         self._looks_ahead = looks_ahead
         self._ahead: list[Indexed] = []
@@ -229,6 +248,8 @@ class EventIndex:
         if not await self._rewind(head):
             return False
         last = head.number - self._confirmations
+        if self._checkpoints is not None and self._store.tip() is None:
+            await self._begin_with_checkpoint(last)
         while (first := self._behind_tip()) <= last:
             try:
                 is_read = await self._scan(first, min(last, first + self._range - 1))
@@ -243,6 +264,35 @@ class EventIndex:
         if self._looks_ahead:
             await self._look_ahead(head.number)
         return True
+
+    async def _begin_with_checkpoint(self, last: int) -> None:
+        """Takes the first checkpoint that is true; without one, everything is read in ranges."""
+        checkpoints, self._checkpoints = self._checkpoints, None
+        if checkpoints is None or last - self._from_block < WORTH_BLOCKS:
+            return
+        newest = await self._chain.block(last)
+        if newest is None:
+            return
+        async for snapshot in checkpoints(newest):
+            try:
+                await check(self._chain.events, snapshot, self._from_block, newest)
+            except CheckpointRefused as refused:
+                log.warning("a checkpoint is refused", cause=str(refused))
+                continue
+            self._store.add(snapshot.block, snapshot.logs)
+            self._store.note_checked(snapshot.block.number)
+            log.info("begins with a checkpoint", block=snapshot.block.number)
+            self._untold += self.history()
+            self._confirmed = snapshot.block
+            return
+
+    def checkpoint(self) -> LogRangeOnDisk | None:
+        """What a checkpoint of the newest block would have that no reorg takes back."""
+        block = self._store.tip(below=self._store.checked - FINAL_BLOCKS + 1)
+        if block is None:
+            return None
+        count = self._store.count(block.number)
+        return LogRangeOnDisk(block, count, partial(self._store.pages, -1, block.number))
 
     def _behind_tip(self) -> int:
         tip = self._store.tip()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from atoll.chain.database import Database
 from atoll.chain.decode import RawLog
 from atoll.chain.log_heads import EMPTY, NO_JOB, HeadFold, LogKey, created_job
-from atoll.protocol.types import Address, BlockRef, Digest
+from atoll.protocol.types import ZERO_DIGEST, Address, BlockRef, Digest
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (chain_id INTEGER NOT NULL, rounds TEXT NOT NULL,
@@ -137,11 +137,14 @@ class LogStore:
         return {int.from_bytes(row["job"], "big") for row in rows}
 
     def tip(self, below: int = FAR) -> BlockRef | None:
-        """The highest block that was read, of those below a height."""
+        """The highest block that was read, of those below a height.
+
+        Those that only a checkpoint told of have no hash here, and nothing to be held against.
+        """
         row = self.db.execute(
-            "SELECT number, hash, timestamp FROM read_blocks WHERE number < ?"
+            "SELECT number, hash, timestamp FROM read_blocks WHERE number < ? AND hash != ?"
             " ORDER BY number DESC LIMIT 1",
-            (below,),
+            (below, ZERO_DIGEST),
         ).fetchone()
         return BlockRef(row[0], Digest(row[1]), row[2]) if row else None
 
@@ -165,6 +168,11 @@ class LogStore:
             later = [raw for page in self.pages(block, FAR) for raw in page]
             self.db.execute("DELETE FROM read_logs WHERE block >= ?", (block,))
             self._insert([*logs, *later])
+
+    def count(self, last: int) -> int:
+        """Logs of the blocks up to a height."""
+        row = self.db.execute("SELECT count(*) FROM read_logs WHERE block <= ?", (last,))
+        return int(row.fetchone()[0])
 
     def head(self, key: LogKey, at: int = FAR) -> bytes:
         """The head of a log as of the end of that block."""

@@ -41,6 +41,7 @@ from atoll.chain.log_heads import (
     behind_of,
     emitters,
     key_of,
+    topics_of,
 )
 from atoll.chain.response_checks import (
     BlockHeader,
@@ -97,7 +98,7 @@ class LogReader(HeaderReader):
 
     Attributes:
         contracts: those whose logs are read.
-        members: the one whose head others take in.
+        behind: events whose logs take another contract's head in, and whose.
         excluded: logs that `eth_getLogs` did not have and the blocks' receipts did.
     """
 
@@ -177,7 +178,7 @@ class LogReader(HeaderReader):
 
         def in_blocks(value: Any) -> list[RawLog]:
             found = raw_logs(value)
-            if any(raw.block_number not in asked or not self._is_ours(raw) for raw in found):
+            if any(raw.block_number not in asked or not self.is_ours(raw) for raw in found):
                 raise ValueError("logs that were not asked for")
             return found
 
@@ -206,6 +207,18 @@ class LogReader(HeaderReader):
             logs |= some
             blocks = blocks[len(asked) :]
         return [logs[place] for place in sorted(logs)]
+
+    async def announcing(self, first: int, last: int) -> list[RawLog]:
+        """Announcements of gateways in these blocks, as an endpoint tells them: hints, unchecked.
+
+        Raises:
+            RpcUnavailable: none answers, or not of so many blocks.
+        """
+        names = topics_of(frozenset({"GatewayAnnounced"}))
+        topics = [f"0x{topic.hex()}" for topic in sorted(names)]
+        question = [{**self._query(first, last), "topics": [topics]}]
+        logs = await self._provider.ask("eth_getLogs", question, raw_logs)
+        return [raw for raw in logs if self.is_ours(raw) and raw.topics[0] in names]
 
     def note_missing(self, count: int, blocks: range) -> None:
         """So many logs of these blocks were not in what the first endpoint gave."""
@@ -290,7 +303,8 @@ class LogReader(HeaderReader):
         """Without topics: these contracts have no other ones, and naming all takes 4 kB."""
         return {"fromBlock": hex(first), "toBlock": hex(last), "address": list(self.contracts)}
 
-    def _is_ours(self, raw: RawLog) -> bool:
+    def is_ours(self, raw: RawLog) -> bool:
+        """Whether it is an event of one of these contracts."""
         return raw.address in self.contracts and self._topics.issuperset(raw.topics[:1])
 
     def endpoints(self) -> list[str]:
@@ -324,7 +338,7 @@ class LogReader(HeaderReader):
                 timestamp=block.ref.timestamp,
             )
             for index, (tx_hash, raw) in enumerate(everyone_s)
-            if self._is_ours(raw)
+            if self.is_ours(raw)
         )
 
     async def _receipts(self, block: BlockHeader, url: str | None) -> list[TxReceipt]:

@@ -93,6 +93,9 @@ class Index:
     def kept_fold(self, code: bytes, at_most: int) -> KeptFold | None:
         return None
 
+    def checkpoint(self) -> None:
+        return None
+
     def tell_everything(self) -> None:
         self.read.clear()
         self.confirmed, self.confirmed_at = self.job.number, self.job.now
