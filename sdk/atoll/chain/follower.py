@@ -236,7 +236,7 @@ class Follower:
     async def poll_patiently(self) -> News:
         """`poll`, or no news where the chain does not answer; `silence` says why then."""
         try:
-            found = await self.poll()
+            news = await self.poll()
         except RpcUnavailable as error:
             if self.silence != str(error):  # told once of what comes again with every look
                 log.warning("the chain does not answer", cause=str(error), next=error.next_step)
@@ -245,7 +245,7 @@ class Follower:
         if self.silence:
             log.info("the chain answers again")
         self.silence = self.helps = ""
-        return found
+        return news
 
     async def follow(self, job: JobId) -> tuple[Folded, ...]:
         """Follows one more job, right after a poll; what happened in it so far, oldest first.

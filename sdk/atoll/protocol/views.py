@@ -138,9 +138,9 @@ class JobView:
     def holder_of(self, account: Address) -> Holder | None:
         """The account's one part in the job that is not released, the newest first."""
         everyone = (*self.providers.values(), *self.verifiers.values())
-        own = [holder for holder in everyone if holder.account == account]
-        standing = [holder for holder in own if not holder.is_released]
-        return max(standing or own, key=lambda holder: (holder.start, holder.id), default=None)
+        parts = [holder for holder in everyone if holder.account == account]
+        standing = [holder for holder in parts if not holder.is_released]
+        return max(standing or parts, key=lambda holder: (holder.start, holder.id), default=None)
 
     def standing(self, account: Address) -> Holder | None:
         """The account's part in the job whose bond is not released; it takes no second one."""
@@ -219,8 +219,10 @@ class JobView:
 
     def auditor_of(self, round: OpenRound | SettledRound, account: Address) -> HolderId | None:
         """The account's id in the round's pool or committee."""
-        own = (h for h in round.slots.values() if self.verifiers[h].account == account)
-        return next(own, None)
+        holders_of_account = (
+            h for h in round.slots.values() if self.verifiers[h].account == account
+        )
+        return next(holders_of_account, None)
 
     # --- games and slashes ---
 
@@ -259,14 +261,14 @@ class JobView:
     ) -> bool:
         """Whether an accusation may become a game, or is one that is not over."""
         author, about = self.verifiers[auditor].account, settled_round.seats[seat]
-        own = [
+        games = [
             game
             for game in self.games.values()
             if game.challenger == author
             and window_of(game.claim) == settled_round.round
             and parties(game.claim) == (self.job_id, Role.PROVIDER, about)
         ]
-        return any(game.is_open for game in own) or (not own and now < settled_round.clock.half)
+        return any(game.is_open for game in games) or (not games and now < settled_round.clock.half)
 
     # --- the clock ---
 
