@@ -116,7 +116,8 @@ class Observer:
         await self.watched.fetcher.fetch(Cid.from_bytes(cid), MAX_STATE_BYTES)
 
     def _fold(self, news: News) -> None:
-        for item in (*news.earlier, *(step.item for step in news.folded)):
+        earlier = self.watched.session.follower.history() if news.begins else ()
+        for item in (*earlier, *(step.item for step in news.folded)):
             self._tell(item)
         if news.head is not None:
             self.now = news.head.timestamp

@@ -1,22 +1,32 @@
 """Jobs as their events tell them: the one fold of the index into views, which survives reorgs.
 
 Rule of this file: a view is what the events up to one block make of it, and nothing else. A reorg
-takes back what came after a block; what is up to it is folded anew, so that no view remembers what
-never happened. An event that does not fold is passed over and counted.
+takes back what came after a block; the newest fold of a block up to it is gone on with, so that no
+view remembers what never happened. A start goes on with a fold that this code has left in the
+folder. An event that does not fold is passed over and counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import pickle
+import sys
+import zlib
+from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 
 import structlog
 
 from atoll.chain.deployment import Deployment
-from atoll.chain.index import Advanced, Change, EventIndex, Rewound
+from atoll.chain.index import Advanced, Change, EventIndex, LogRangeOnDisk, Rewound
 from atoll.chain.indexed import Indexed
+from atoll.chain.log_store import EVERY_LOG, FAR, LogFilter
 from atoll.errors import RpcUnavailable
+from atoll.protocol import events
 from atoll.protocol.disputes import GameMove
 from atoll.protocol.events import (
     Began,
@@ -36,6 +46,10 @@ from atoll.protocol.views import JobView
 
 log = structlog.get_logger("atoll.chain.follower")
 
+KEPT = 16
+"""Folds that are remembered, of the newest blocks with events: reorgs are shallow."""
+CACHED_EVENTS = 2_000
+"""At least so many new ones, and an eighth of all, before a fold is written to disk again."""
 PIECE = 256
 """Events that are read or folded before others get their turn."""
 
@@ -58,12 +72,10 @@ class TurnedBack:
     """A reorg took back what came after a block.
 
     Attributes:
-        kept: every event that still stands, oldest first.
-        views: every followed job as those events tell it.
+        views: every followed job as the events tell it that still stand.
     """
 
     to_block: int
-    kept: tuple[Indexed, ...]
     views: Mapping[JobId, JobView]
 
 
@@ -72,14 +84,14 @@ class News:
     """What one poll brought.
 
     Attributes:
-        earlier: on the first poll every event that stands, oldest first; the views between them are
-            nobody's, and would take the room of all jobs many times.
+        begins: whether it is the first poll, behind which the views know everything so far; of the
+            events until then `Follower.history` gives those that are asked for.
         turned: a reorg, which came before what was folded.
         folded: new events, oldest first.
         head: the newest block where it is another than before: the chain's clock.
     """
 
-    earlier: tuple[Indexed, ...] = ()
+    begins: bool = False
     turned: TurnedBack | None = None
     folded: tuple[Folded, ...] = ()
     head: BlockRef | None = None
@@ -105,6 +117,9 @@ class Follower:
         self._only = None if only is None else set(only)
         self._fold = Fold(deployment, self._only)
         self._has_begun = False
+        self._begun_with: Fold | None = None
+        self._kept: deque[Fold] = deque(maxlen=KEPT)  # they are copied, and not folded on
+        self._count_on_disk = 0
         self._confirmed, self._confirmed_at = -1, 0
         self._untold: list[Change] = []
         self._ahead: dict[JobId, JobView] = {}
@@ -145,9 +160,13 @@ class Follower:
         """Unix seconds of the block at that height; 0 before the first poll."""
         return self._confirmed_at
 
-    def history(self) -> tuple[Indexed, ...]:
-        """Every event that stands, of every job, oldest first."""
-        return tuple(self._index.history())
+    def history(self, which: LogFilter = EVERY_LOG) -> tuple[Indexed, ...]:
+        """Every event that stands, oldest first; or those of them that are asked for."""
+        return tuple(self._index.history(which))
+
+    def checkpoint(self) -> LogRangeOnDisk | None:
+        """What a checkpoint of the newest final block would have: see `EventIndex.checkpoint`."""
+        return self._index.checkpoint()
 
     async def poll(self) -> News:
         """What is new; on the first call everything since the deployment. Waits for no block.
@@ -157,22 +176,25 @@ class Follower:
         Raises:
             RpcUnavailable: no endpoint answers; call again.
         """
+        if self._begun_with is None:
+            self._begun_with = self._kept_at(FAR)
+            self._index.begin_behind(self._begun_with.newest)
         self._untold += await self._index.poll()
         turns = [change.to_block for change in self._untold if isinstance(change, Rewound)]
         items = [change for change in self._untold if isinstance(change, Indexed)]
         heads = [change.block for change in self._untold if isinstance(change, Advanced)]
-        fold, earlier, turned = self._fold, tuple[Indexed, ...](), None
+        fold, turned, begins = self._fold, None, not self._has_begun
         if turns:
             # What one reorg brought another may have taken back: the index knows what stands.
-            items = [item async for item in _in_pieces(self._index.history())]
-        if not self._has_begun:
-            earlier, items = tuple(items), []
-            fold = await self._folded(earlier)
-        elif turns:
-            kept = tuple(item for item in items if item.block.number <= min(turns))
-            items = items[len(kept) :]
-            fold = await self._folded(kept)
-            turned = TurnedBack(min(turns), kept, dict(fold.views))
+            base = self._kept_at(min(turns))
+            history = self._index.history(after=base.newest)
+            items = [item async for item in _in_pieces(history)]
+            standing = [item for item in items if begins or item.block.number <= min(turns)]
+            items = items[len(standing) :]
+            fold = await _folded(base, standing)
+            turned = None if begins else TurnedBack(min(turns), dict(fold.views))
+        elif begins:
+            fold, items = await _folded(self._begun_with, items), []
         elif items:
             fold = fold.copy()
         folded = tuple([fold.fold(item) async for item in _in_pieces(items)])
@@ -180,22 +202,41 @@ class Follower:
         self._fold, self._untold, self._has_begun = fold, [], True
         self._confirmed = self._index.confirmed
         self._confirmed_at = self._index.confirmed_at
-        ahead = fold.copy()
-        ahead.fold_all(self._index.ahead)
-        self._ahead = {j: v for j, v in ahead.views.items() if v is not self.views.get(j)}
-        return News(earlier, turned, folded, heads[-1] if heads else None)
+        if begins or turned is not None or folded:
+            self._keep()
+        self._ahead = {}
+        if self._index.ahead:
+            ahead = fold.copy()
+            ahead.fold_all(self._index.ahead)
+            self._ahead = {j: v for j, v in ahead.views.items() if v is not self.views.get(j)}
+        return News(begins, turned, folded, heads[-1] if heads else None)
 
-    async def _folded(self, items: Iterable[Indexed]) -> Fold:
-        """A fold of these events from nothing."""
-        fold = Fold(self._deployment, self._only)
-        async for item in _in_pieces(items):
-            fold.fold(item)
+    def _kept_at(self, number: int) -> Fold:
+        """The newest fold of events up to that height: remembered, or from disk; else of none."""
+        remembered = next((fold for fold in reversed(self._kept) if fold.newest <= number), None)
+        if remembered is not None:
+            return remembered
+        on_disk = self._index.kept_fold(fold_code(self._only), number)
+        fold = None if on_disk is None else Fold.from_bytes(on_disk.fold)
+        if fold is None:
+            return Fold(self._deployment, self._only)
+        self._count_on_disk = fold.count
         return fold
+
+    def _keep(self) -> None:
+        """Remembers the fold as it is; on disk now and then, as it is written whole."""
+        fold = self._fold
+        while self._kept and self._kept[-1].newest >= fold.newest:  # a reorg took its events back
+            self._kept.pop()
+        self._kept.append(fold)
+        if abs(fold.count - self._count_on_disk) >= max(CACHED_EVENTS, fold.count // 8):
+            self._index.keep_fold(fold_code(self._only), fold.to_bytes())
+            self._count_on_disk = fold.count
 
     async def poll_patiently(self) -> News:
         """`poll`, or no news where the chain does not answer; `silence` says why then."""
         try:
-            found = await self.poll()
+            news = await self.poll()
         except RpcUnavailable as error:
             if self.silence != str(error):  # told once of what comes again with every look
                 log.warning("the chain does not answer", cause=str(error), next=error.next_step)
@@ -204,7 +245,7 @@ class Follower:
         if self.silence:
             log.info("the chain answers again")
         self.silence = self.helps = ""
-        return found
+        return news
 
     async def follow(self, job: JobId) -> tuple[Folded, ...]:
         """Follows one more job, right after a poll; what happened in it so far, oldest first.
@@ -214,10 +255,12 @@ class Follower:
         if self._only is None or job in self._only:
             return ()
         alone = Fold(self._deployment, {job})
-        steps = (alone.fold(item) async for item in _in_pieces(self._index.history()))
+        history = self._index.history(LogFilter.of_job(job))
+        steps = (alone.fold(item) async for item in _in_pieces(history))
         earlier = tuple([step async for step in steps if step.view is not None])
         self._only.add(job)
         self._fold.take(alone)
+        self._kept.clear()  # they lack it
         return earlier
 
     @property
@@ -244,6 +287,31 @@ async def _in_pieces(items: Iterable[Indexed]) -> AsyncIterator[Indexed]:
             await asyncio.sleep(0)
 
 
+async def _folded(base: Fold, items: Iterable[Indexed]) -> Fold:
+    """A fold gone on with; that one stays as it is."""
+    fold = base.copy()
+    async for item in _in_pieces(items):
+        fold.fold(item)
+    return fold
+
+
+def fold_code(only: Collection[int] | None) -> bytes:
+    """Names what a fold is made by: the code of the law and of this room, and the jobs it follows.
+
+    Whoever changes a line of either folds anew, from nothing.
+    """
+    jobs = "all" if only is None else ",".join(map(str, sorted(only)))
+    return sha256(_code() + jobs.encode()).digest()
+
+
+@cache
+def _code() -> bytes:
+    rooms = (Path(events.__file__).parent.parent, Path(__file__).parent)
+    files = sorted(file for room in rooms for file in room.rglob("*.py"))
+    sums = (sha256(file.read_bytes()).digest() for file in files)
+    return sha256(repr(sys.version_info).encode() + b"".join(sums)).digest()
+
+
 class Fold:
     """Events into views, without a chain.
 
@@ -253,6 +321,8 @@ class Fold:
     Attributes:
         owners: every account whose events tell more of it than that it is its own.
         rejected: events that the law's fold did not accept; they were passed over.
+        count: events that were folded.
+        newest: height of the last one's block; -1 where there was none.
     """
 
     def __init__(self, deployment: Deployment, only: Collection[int] | None) -> None:
@@ -264,7 +334,22 @@ class Fold:
         self._gateways: Mapping[Address, str] = {}  # of every view; lacks what is announced since
         self._announced_in: BlockRef | None = None  # the newest that it lacks
         self.owners: dict[Address, Ownership] = {}
-        self.rejected = 0
+        self.rejected = self.count = 0
+        self.newest = -1
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Fold | None:
+        """One's own fold, from one's own folder; None where it cannot be read."""
+        try:
+            fold = pickle.loads(zlib.decompress(data))  # noqa: S301 - no stranger's bytes come here
+        except Exception:
+            log.warning("a kept fold cannot be read; all is folded anew", exc_info=True)
+            return None
+        return fold if isinstance(fold, cls) else None
+
+    def to_bytes(self) -> bytes:
+        """For `from_bytes` of the same code, and nobody else's."""
+        return zlib.compress(pickle.dumps(self, pickle.HIGHEST_PROTOCOL), 1)
 
     @property
     def views(self) -> dict[JobId, JobView]:
@@ -283,6 +368,7 @@ class Fold:
         other._views, other._gateways = dict(self.views), self._gateways
         other._games, other._announced = dict(self._games), dict(self._announced)
         other.owners, other.rejected = dict(self.owners), self.rejected
+        other.count, other.newest = self.count, self.newest
         return other
 
     def take(self, other: Fold) -> None:
@@ -299,6 +385,7 @@ class Fold:
     def fold(self, item: Indexed) -> Folded:
         """Folds one event, the next in chain order."""
         event, block = item.event, item.block
+        self.count, self.newest = self.count + 1, block.number
         if isinstance(event, GatewayAnnounced):
             self._announced[event.account], self._announced_in = event.url, block
         enter(self.owners, event)

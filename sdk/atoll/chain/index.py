@@ -17,15 +17,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain as joined
 from pathlib import Path
 
 import structlog
 
+from atoll.chain.checkpoint import FINAL_BLOCKS, WORTH_BLOCKS, Checkpoints, check
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.indexed import Indexed
-from atoll.chain.log_store import LogStore, block_of
+from atoll.chain.log_snapshot import CheckpointRefused
+from atoll.chain.log_store import (
+    EVERY_LOG,
+    FAR,
+    KeptFold,
+    LogFilter,
+    LogStore,
+    block_of,
+)
 from atoll.chain.log_witness import StateWitness
 from atoll.chain.logs import ChainTurned
 from atoll.errors import ConfigError, RpcUnavailable, UndecodableLog
@@ -61,24 +71,46 @@ class Advanced:
 Change = Indexed | Rewound | Advanced
 
 
+@dataclass(frozen=True, slots=True)
+class LogRangeOnDisk:
+    """Every log up to a block.
+
+    Attributes:
+        pages: reads them, oldest first, some at once.
+    """
+
+    block: BlockRef
+    count: int
+    pages: Callable[[], Iterator[list[RawLog]]]
+
+
 class History:
     """Events on disk, in chain order.
 
     Each pass reads them anew and decodes one when it is asked for it: so who has others to let in
     can do so between two.
+
+    Args:
+        after: the height behind which they begin.
+        which: others are neither read nor decoded.
     """
 
     def __init__(
-        self, store: LogStore, indexed: Callable[[RawLog], list[Indexed]], after: int = -1
+        self,
+        store: LogStore,
+        indexed: Callable[[RawLog], list[Indexed]],
+        *,
+        after: int = -1,
+        which: LogFilter = EVERY_LOG,
     ) -> None:
-        self._store, self._indexed, self._after = store, indexed, after
+        self._store, self._indexed, self._after, self._which = store, indexed, after, which
 
     def __iter__(self) -> Iterator[Indexed]:
         return joined.from_iterable(self.pages())
 
     def pages(self) -> Iterator[Iterator[Indexed]]:
         """The same, of so many logs at once, whether they are events or not."""
-        for page in self._store.pages(self._after, self._store.checked):
+        for page in self._store.pages(self._after, self._store.checked, self._which):
             yield joined.from_iterable(map(self._indexed, page))
 
 
@@ -86,13 +118,15 @@ class EventIndex:
     """Follows one deployment from its first block.
 
     A new index starts with everything on disk, so that a mirror can be folded from nothing at
-    every start; after a `Rewound` it is folded anew from `history()`.
+    every start, or with what is behind a fold that was kept; after a `Rewound` it is folded anew
+    from `history()`.
 
     Args:
         confirmations: blocks on top of a block before its events are given; 0: at once.
         looks_ahead: whether `ahead` is asked for, which reads each block once more.
         from_block: where to start; None: at the deployment's own block.
         path: SQLite file; one process at a time.
+        checkpoints: asked where nothing was read yet and there is much to read.
     Raises:
         ConfigError: the file belongs to another network or start.
     """
@@ -105,8 +139,10 @@ class EventIndex:
         path: Path,
         from_block: int | None = None,
         looks_ahead: bool = False,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self._chain = chain
+        self._checkpoints = checkpoints
         self._confirmations = confirmations
         self._looks_ahead = looks_ahead
         self._ahead: list[Indexed] = []
@@ -114,6 +150,7 @@ class EventIndex:
         self._head: BlockRef | None = None
         self._untold: list[Change] = []
         self._has_recalled = False
+        self._recalls_after = -1
         self._range = MAX_RANGE
         self._undecodable: set[tuple[bytes, int]] = set()
         self._store = LogStore(path, chain.events.behind)
@@ -151,14 +188,31 @@ class EventIndex:
     async def look_ahead(self) -> tuple[Indexed, ...]:
         """Looks at the newest blocks now, whether or not each poll does. Raises RpcUnavailable."""
         await self._look_ahead((await self._chain.head()).number)
-        found = self.ahead
+        newest = self.ahead
         if not self._looks_ahead:  # no poll would take back what a reorg does
             self._ahead = []
-        return found
+        return newest
 
-    def history(self) -> History:
-        """Every event given so far that no reorg took back, in chain order."""
-        return History(self._store, self._indexed)
+    def history(self, which: LogFilter = EVERY_LOG, *, after: int = -1) -> History:
+        """Every event given so far that no reorg took back, in chain order.
+
+        Args:
+            which: of all, those that are asked for.
+            after: the height behind which they begin.
+        """
+        return History(self._store, self._indexed, after=after, which=which)
+
+    def begin_behind(self, number: int) -> None:
+        """Before the first poll: what is on disk up to that height is known, and is not given."""
+        self._recalls_after = number
+
+    def keep_fold(self, code: bytes, fold: bytes) -> None:
+        """Keeps on disk what was made of every event given so far: see `LogStore.keep_fold`."""
+        self._store.keep_fold(code, fold)
+
+    def kept_fold(self, code: bytes, at_most: int = FAR) -> KeptFold | None:
+        """The newest such fold up to a height that no reorg took back."""
+        return self._store.kept_fold(code, at_most)
 
     async def poll(self) -> list[Change]:
         """What is new: on the first call everything on disk, too. Never waits for a block.
@@ -180,11 +234,11 @@ class EventIndex:
 
     async def _recall(self) -> None:
         """Everything on disk is untold; others get their turn while it is read and decoded."""
-        found = list[Change]()
-        for page in self.history().pages():
-            found += page
+        recalled = list[Change]()
+        for page in self.history(after=self._recalls_after).pages():
+            recalled += page
             await asyncio.sleep(0)
-        self._untold, self._has_recalled = found, True
+        self._untold, self._has_recalled = recalled, True
 
     async def _catch_up(self, head: BlockRef) -> bool:
         """Reads up to the last confirmed block; False where the endpoint lags, or the chain moved.
@@ -194,6 +248,8 @@ class EventIndex:
         if not await self._rewind(head):
             return False
         last = head.number - self._confirmations
+        if self._checkpoints is not None and self._store.tip() is None:
+            await self._begin_with_checkpoint(last)
         while (first := self._behind_tip()) <= last:
             try:
                 is_read = await self._scan(first, min(last, first + self._range - 1))
@@ -208,6 +264,35 @@ class EventIndex:
         if self._looks_ahead:
             await self._look_ahead(head.number)
         return True
+
+    async def _begin_with_checkpoint(self, last: int) -> None:
+        """Takes the first checkpoint that is true; without one, everything is read in ranges."""
+        checkpoints, self._checkpoints = self._checkpoints, None
+        if checkpoints is None or last - self._from_block < WORTH_BLOCKS:
+            return
+        newest = await self._chain.block(last)
+        if newest is None:
+            return
+        async for snapshot in checkpoints(newest):
+            try:
+                await check(self._chain.events, snapshot, self._from_block, newest)
+            except CheckpointRefused as refused:
+                log.warning("a checkpoint is refused", cause=str(refused))
+                continue
+            self._store.add(snapshot.block, snapshot.logs)
+            self._store.note_checked(snapshot.block.number)
+            log.info("begins with a checkpoint", block=snapshot.block.number)
+            self._untold += self.history()
+            self._confirmed = snapshot.block
+            return
+
+    def checkpoint(self) -> LogRangeOnDisk | None:
+        """What a checkpoint of the newest block would have that no reorg takes back."""
+        block = self._store.tip(below=self._store.checked - FINAL_BLOCKS + 1)
+        if block is None:
+            return None
+        count = self._store.count(block.number)
+        return LogRangeOnDisk(block, count, partial(self._store.pages, -1, block.number))
 
     def _behind_tip(self) -> int:
         tip = self._store.tip()
@@ -229,7 +314,8 @@ class EventIndex:
                 self._void(back)
                 return False
             self._looked_at = now
-            self._untold += History(self._store, self._indexed, before)
+            self._untold += self.history(after=before)
+            self._store.prune(tip.number - MAX_RANGE)
         self._confirmed = tip
         return True
 
@@ -250,9 +336,9 @@ class EventIndex:
         if tip is None or not tip.number < last <= tip.number + MAX_RANGE:
             return
         with suppress(RpcUnavailable):
-            found = await self._chain.events.read(tip.number + 1, last, tip.hash)
-            if found is not None:  # else the chain turned while it was read
-                self._ahead = [item for raw in found.logs for item in self._indexed(raw)]
+            newest = await self._chain.events.read(tip.number + 1, last, tip.hash)
+            if newest is not None:  # else the chain turned while it was read
+                self._ahead = [item for raw in newest.logs for item in self._indexed(raw)]
 
     async def _rewind(self, head: BlockRef) -> bool:
         """Forgets blocks in whose place the chain has others; False where it ends below the last.
@@ -275,8 +361,8 @@ class EventIndex:
 
     async def _stands(self, block: BlockRef) -> bool | None:
         """Whether the chain still has a block that was read; None where it does not reach it."""
-        found = await self._chain.block(block.number)
-        return None if found is None else found == block
+        standing = await self._chain.block(block.number)
+        return None if standing is None else standing == block
 
     async def _scan(self, first: int, last: int) -> bool:
         """Stores the logs of a range; False where the chain turned while being read.
@@ -285,10 +371,10 @@ class EventIndex:
         for ever, since `_rewind` starts from the tip.
         """
         tip = self._store.tip()
-        found = await self._chain.events.read(first, last, None if tip is None else tip.hash)
-        if found is None:
+        logs = await self._chain.events.read(first, last, None if tip is None else tip.hash)
+        if logs is None:
             return False
-        self._store.add(found.last, found.logs)
+        self._store.add(logs.last, logs.logs)
         return True
 
     def _indexed(self, raw: RawLog) -> list[Indexed]:

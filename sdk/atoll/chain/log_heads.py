@@ -57,7 +57,7 @@ def emitters(addresses: Mapping[str, Address]) -> tuple[Address, ...]:
 
 
 @cache
-def _topics_of(names: frozenset[str]) -> frozenset[bytes]:
+def topics_of(names: frozenset[str]) -> frozenset[bytes]:
     return frozenset(abi.topic for abi in registry().events.values() if abi.name in names)
 
 
@@ -76,7 +76,7 @@ def behind_of(addresses: Mapping[str, Address]) -> dict[bytes, Address]:
     """First topics of a deployment's logs that take another contract's head in, and which."""
     present = {name: events for name, events in BEHIND.items() if name in addresses}
     return {
-        topic: addresses[name] for name, events in present.items() for topic in _topics_of(events)
+        topic: addresses[name] for name, events in present.items() for topic in topics_of(events)
     }
 
 
@@ -88,7 +88,7 @@ def key_of(raw: RawLog) -> LogKey:
 
 def created_job(raw: RawLog) -> int | None:
     """The job that a log says to be new."""
-    is_creation = raw.topics[0] in _topics_of(frozenset({"JobCreated"})) and len(raw.topics) > 1
+    is_creation = raw.topics[0] in topics_of(frozenset({"JobCreated"})) and len(raw.topics) > 1
     return int.from_bytes(raw.topics[1], "big") if is_creation else None
 
 

@@ -41,6 +41,7 @@ from atoll.chain.log_heads import (
     behind_of,
     emitters,
     key_of,
+    topics_of,
 )
 from atoll.chain.response_checks import (
     BlockHeader,
@@ -126,9 +127,9 @@ class LogReader(HeaderReader):
         begin = end if first == last or parent is None else await self.header(first)
         if end is None or begin is None or (parent is not None and begin.parent != parent):
             return None
-        found = await self._logs(range(first, last + 1))
+        logs_of_range = await self._logs(range(first, last + 1))
         times = {last: end.ref.timestamp, begin.ref.number: begin.ref.timestamp}
-        logs = await self._timed(found, times)
+        logs = await self._timed(logs_of_range, times)
         if any(raw.block_number == last and raw.block_hash != end.ref.hash for raw in logs):
             again = await self._ask(last)
             if again is None or again.ref != end.ref:
@@ -141,27 +142,27 @@ class LogReader(HeaderReader):
         Raises:
             RpcUnavailable: no endpoint has logs, or receipts, that are as the state says.
         """
-        found, before = await self.read(first, last, None), dict[LogKey, bytes]()
-        if found is None:
+        answered, before = await self.read(first, last, None), dict[LogKey, bytes]()
+        if answered is None:
             return None
-        jobs = sorted({NO_JOB, *(key_of(raw).job for raw in found.logs)})
+        jobs = sorted({NO_JOB, *(key_of(raw).job for raw in answered.logs)})
         if first > 0:
             below = await self.header(first - 1)
             if below is None:
                 return None
             before = await self.heads(below.ref, jobs)
-        behind = await self.heads(found.last, jobs)
-        if self._leads(before, found.logs, behind):
-            return found
+        behind = await self.heads(answered.last, jobs)
+        if self._leads(before, answered.logs, behind):
+            return answered
         each = await each_of(range(first, last + 1), self.in_receipts, WITNESSES)
         logs = tuple(raw for of_block in each for raw in of_block)
-        self.note_missing(len(set(logs) - set(found.logs)), range(first, last + 1))
+        self.note_missing(len(set(logs) - set(answered.logs)), range(first, last + 1))
         if not self._leads(before, logs, behind):
             raise RpcUnavailable(
                 f"no RPC endpoint has all logs of the blocks {first} to {last}",
                 next_step="use another RPC endpoint",
             )
-        return replace(found, logs=logs)
+        return replace(answered, logs=logs)
 
     def _leads(self, before: Heads, logs: Sequence[RawLog], behind: Heads) -> bool:
         """Whether these logs make of the former heads the latter."""
@@ -176,17 +177,17 @@ class LogReader(HeaderReader):
         """
 
         def in_blocks(value: Any) -> list[RawLog]:
-            found = raw_logs(value)
-            if any(raw.block_number not in asked or not self._is_ours(raw) for raw in found):
+            answered = raw_logs(value)
+            if any(raw.block_number not in asked or not self.is_ours(raw) for raw in answered):
                 raise ValueError("logs that were not asked for")
-            return found
+            return answered
 
         logs: dict[tuple[int, int], RawLog] = {}
         while blocks:
             asked = blocks[: self._blocks_at_once]
             question = [self._query(asked[0], asked[-1])]
             try:
-                said = await self._provider.ask_several(
+                answers = await self._provider.ask_several(
                     WITNESSES, "eth_getLogs", question, in_blocks
                 )
             except TooMuchAsked as error:
@@ -198,14 +199,26 @@ class LogReader(HeaderReader):
             except RpcUnavailable:
                 if len(asked) > FEW_BLOCKS:
                     raise
-                said = []
+                answers = []
             some: dict[tuple[int, int], RawLog] = {}
-            for answer in reversed(said):
+            for answer in reversed(answers):
                 some |= {(raw.block_number, raw.index): raw for raw in answer}
-            self.note_missing(len(some) - len(said[0]) if said else 0, asked)
+            self.note_missing(len(some) - len(answers[0]) if answers else 0, asked)
             logs |= some
             blocks = blocks[len(asked) :]
         return [logs[place] for place in sorted(logs)]
+
+    async def announcing(self, first: int, last: int) -> list[RawLog]:
+        """Announcements of gateways in these blocks, as an endpoint tells them: hints, unchecked.
+
+        Raises:
+            RpcUnavailable: none answers, or not of so many blocks.
+        """
+        names = topics_of(frozenset({"GatewayAnnounced"}))
+        topics = [f"0x{topic.hex()}" for topic in sorted(names)]
+        question = [{**self._query(first, last), "topics": [topics]}]
+        logs = await self._provider.ask("eth_getLogs", question, raw_logs)
+        return [raw for raw in logs if self.is_ours(raw) and raw.topics[0] in names]
 
     def note_missing(self, count: int, blocks: range) -> None:
         """So many logs of these blocks were not in what the first endpoint gave."""
@@ -246,17 +259,17 @@ class LogReader(HeaderReader):
                 return await self._heads_at(at, jobs)
             except RpcUnavailable:
                 # Ganache, among others, takes numbers alone.
-                found = await self._heads_by_number(block, jobs)
+                heads = await self._heads_by_number(block, jobs)
                 self._asks_by_hash = False
-                return found
+                return heads
         return await self._heads_by_number(block, jobs)
 
     async def _heads_by_number(self, block: BlockRef, jobs: list[int]) -> tuple[bytes, ...]:
-        found = await self._heads_at(hex(block.number), jobs)
+        heads = await self._heads_at(hex(block.number), jobs)
         standing = await self._ask(block.number)
         if standing is None or standing.ref != block:
             raise ChainTurned(f"the chain turned while block {block.number} was looked at")
-        return found
+        return heads
 
     async def _heads_at(self, at: Any, jobs: list[int]) -> tuple[bytes, ...]:
         function = registry().function("logHeads", "Config")
@@ -290,7 +303,8 @@ class LogReader(HeaderReader):
         """Without topics: these contracts have no other ones, and naming all takes 4 kB."""
         return {"fromBlock": hex(first), "toBlock": hex(last), "address": list(self.contracts)}
 
-    def _is_ours(self, raw: RawLog) -> bool:
+    def is_ours(self, raw: RawLog) -> bool:
+        """Whether it is an event of one of these contracts."""
         return raw.address in self.contracts and self._topics.issuperset(raw.topics[:1])
 
     def endpoints(self) -> list[str]:
@@ -324,7 +338,7 @@ class LogReader(HeaderReader):
                 timestamp=block.ref.timestamp,
             )
             for index, (tx_hash, raw) in enumerate(everyone_s)
-            if self._is_ours(raw)
+            if self.is_ours(raw)
         )
 
     async def _receipts(self, block: BlockHeader, url: str | None) -> list[TxReceipt]:
@@ -332,16 +346,18 @@ class LogReader(HeaderReader):
         ask = self._provider.ask if url is None else partial(self._provider.ask_at, url)
 
         def of_block(value: Any) -> list[TxReceipt]:
-            found = block_receipts(value)
-            if any(item.block_hash != bytes(block.ref.hash) for item in found):
+            receipts = block_receipts(value)
+            if any(item.block_hash != bytes(block.ref.hash) for item in receipts):
                 raise ValueError("receipts of another block")
-            if len(found) < len(block.transactions) - 1:
-                raise ValueError(f"{len(found)} receipts of {len(block.transactions)} transactions")
-            return found
+            if len(receipts) < len(block.transactions) - 1:
+                raise ValueError(
+                    f"{len(receipts)} receipts of {len(block.transactions)} transactions"
+                )
+            return receipts
 
         without = set[str]()
 
-        async def one(tx_hash: str) -> TxReceipt | None:
+        async def receipt_of(tx_hash: str) -> TxReceipt | None:
             def read(value: Any) -> TxReceipt:
                 without.update([tx_hash] if value is None else [])
                 return mined_receipt(value)
@@ -358,7 +374,7 @@ class LogReader(HeaderReader):
             return await ask("eth_getBlockReceipts", question, of_block)
         except RpcUnavailable:
             # Ganache, among others, gives them one by one.
-            each = await each_of(block.transactions, one)
+            each = await each_of(block.transactions, receipt_of)
             return [item for item in each if item is not None]
 
 
@@ -368,11 +384,11 @@ async def each_of(
     """Asks about every item, some at once; the answers in order. The first error ends the rest."""
     gate = asyncio.Semaphore(at_once)
 
-    async def one(item: U) -> T:
+    async def answer_of(item: U) -> T:
         async with gate:
             return await ask(item)
 
-    tasks = [asyncio.ensure_future(one(item)) for item in items]
+    tasks = [asyncio.ensure_future(answer_of(item)) for item in items]
     try:
         return await asyncio.gather(*tasks)
     finally:

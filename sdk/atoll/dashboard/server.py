@@ -12,16 +12,18 @@ import hashlib
 import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from aiohttp import web
 from eth_utils.address import to_checksum_address
 
+from atoll.dashboard.changes import changes
 from atoll.dashboard.page import LIVE, Links, as_json, page, policy
 from atoll.dashboard.reader import Reader
 from atoll.errors import AtollError, ChainError, ConfigError, RpcUnavailable
 from atoll.job.client import Client
+from atoll.nested import loads
 from atoll.protocol.types import Address, JobId
 
 HOST: Final = "127.0.0.1"
@@ -36,7 +38,26 @@ HEADERS: Final = {
 
 MAX_KEPT: Final = 16
 """Documents that are kept between two looks."""
+CHANGES: Final = "application/vnd.atoll.changes+json"
 Make = Callable[[], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A document as of a block, and the one before it, which browsers have.
+
+    Attributes:
+        text: of the document; `tag` names it.
+    """
+
+    block: object
+    document: dict[str, Any]
+    text: str
+    before: _Made | None
+
+    @property
+    def tag(self) -> str:
+        return _tag(self.text)
 
 
 @dataclass
@@ -52,41 +73,46 @@ class Window:
     start: str = ""
     prompt: str | None = None
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _made: dict[str, tuple[object, dict[str, Any]]] = field(default_factory=dict)
+    _made: dict[str, _Made] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._reader = Reader(self.client, self.prompt, waits=False)
 
-    async def job(self, job: JobId) -> dict[str, Any]:
+    async def job(self, job: JobId) -> _Made:
         """The document of a job, as of the newest block. Raises ChainError."""
         return await self._newest(f"job {job}", lambda: self._reader.job(job))
 
-    async def network(self) -> dict[str, Any]:
+    async def network(self) -> _Made:
         """The document of the network, as of the newest block. Raises ChainError."""
         return await self._newest("network", self._reader.network)
 
-    async def member(self, account: Address) -> dict[str, Any]:
+    async def member(self, account: Address) -> _Made:
         """The document of an account, as of the newest block. Raises ChainError."""
         return await self._newest(account, lambda: self._reader.member(account))
 
-    async def _newest(self, name: str, make: Make) -> dict[str, Any]:
+    async def _newest(self, name: str, make: Make) -> _Made:
         """Made once a block, however many look."""
         async with self._looking:
             follower = self.client.follower
             await follower.catch_up()
             block = (follower.confirmed, follower.now)
-            if name not in self._made or self._made[name][0] != block:
+            made = self._made.get(name)
+            if made is None or made.block != block:
                 if len(self._made) >= MAX_KEPT:
                     self._made.clear()
-                self._made[name] = (block, await make())
-            return self._made[name][1]
+                before = None if made is None else replace(made, before=None)
+                document = await make()
+                made = self._made[name] = _Made(block, document, as_json(document), before)
+            return made
 
     def app(self) -> web.Application:
         """The pages and their documents."""
 
         async def network_page(request: web.Request) -> web.StreamResponse:
             return _answer(
-                request, page(await self.network(), Links("/document.json", LIVE)), "text/html"
+                request,
+                page((await self.network()).document, Links("/document.json", LIVE)),
+                "text/html",
             )
 
         async def start(request: web.Request) -> web.StreamResponse:
@@ -96,24 +122,25 @@ class Window:
 
         async def job_page(request: web.Request) -> web.StreamResponse:
             job = _number(request)
-            text = page(await self.job(job), Links(f"/job/{job}/document.json", LIVE))
+            text = page((await self.job(job)).document, Links(f"/job/{job}/document.json", LIVE))
             return _answer(request, text, "text/html")
 
         async def member_page(request: web.Request) -> web.StreamResponse:
             account = _account(request)
-            text = page(await self.member(account), Links(f"/member/{account}/document.json", LIVE))
+            text = page(
+                (await self.member(account)).document,
+                Links(f"/member/{account}/document.json", LIVE),
+            )
             return _answer(request, text, "text/html")
 
         async def member_data(request: web.Request) -> web.StreamResponse:
-            text = as_json(await self.member(_account(request)))
-            return _answer(request, text, "application/json")
+            return _data(request, await self.member(_account(request)))
 
         async def network_data(request: web.Request) -> web.StreamResponse:
-            return _answer(request, as_json(await self.network()), "application/json")
+            return _data(request, await self.network())
 
         async def job_data(request: web.Request) -> web.StreamResponse:
-            text = as_json(await self.job(_number(request)))
-            return _answer(request, text, "application/json")
+            return _data(request, await self.job(_number(request)))
 
         app = web.Application(middlewares=[_only_here, _contained])
         app.add_routes([web.get("/", start), web.get("/network", network_page)])
@@ -184,10 +211,32 @@ def _account(request: web.Request) -> Address:
     return Address(to_checksum_address(request.match_info["account"]))
 
 
+def _tag(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _data(request: web.Request, made: _Made) -> web.Response:
+    """The document, or what is another in it than in the one that the browser names by `since`."""
+    before, since = made.before, request.query.get("since", "")
+    if since == made.tag:
+        before = made
+    elif before is None or since != before.tag:
+        return _answer(request, made.text, "application/json")
+    text = as_json(changes(loads(before.text), loads(made.text)))
+    headers = HEADERS | {"ETag": f'"{made.tag}"', "Cache-Control": "no-store"}
+    return _packed(web.Response(text=text, content_type=CHANGES, charset="utf-8", headers=headers))
+
+
 def _answer(request: web.Request, text: str, kind: str) -> web.Response:
     """The text, or that it is the one that the browser has."""
-    tag = hashlib.sha256(text.encode()).hexdigest()
+    tag = _tag(text)
     headers = HEADERS | {"ETag": f'"{tag}"'}
     if any(known.value == tag for known in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
-    return web.Response(text=text, content_type=kind, charset="utf-8", headers=headers)
+    return _packed(web.Response(text=text, content_type=kind, charset="utf-8", headers=headers))
+
+
+def _packed(response: web.Response) -> web.Response:
+    """Compressed, for whoever takes that."""
+    response.enable_compression()
+    return response

@@ -63,19 +63,37 @@ function sinceNews() {
   return minutes < QUIET_MINUTES ? "live" : `no new block for ${minutes} minutes`;
 }
 
+// As `atoll/dashboard/changes.py` says it.
+function changed(before, change) {
+  if ("is" in change) return change.is;
+  const after = Array.isArray(before) ? before.slice(0, change.length) : { ...before };
+  for (const [name, part] of Object.entries(change.set)) after[name] = changed(after[name], part);
+  return after;
+}
+
+let tag = ""; // of the document that lies in the page, as the dashboard names it
+
+async function read() {
+  const answer = await fetch(tag ? `${live}?since=${tag}` : live, { cache: "no-cache" });
+  if (!answer.ok) throw new Error(String(answer.status));
+  const text = await answer.text(), etag = (answer.headers.get("ETag") ?? "").replace(/^(W\/)?"|"$/g, "");
+  if (!(answer.headers.get("Content-Type") ?? "").includes("changes+json")) return [text, etag];
+  const change = JSON.parse(text), isNone = change.set && !Object.keys(change.set).length;
+  return [isNone ? source.textContent : JSON.stringify(changed(data, change)), etag];
+}
+
 async function look() {
   const silent = () => tellLiveness("not live: the dashboard does not answer");
   const late = setTimeout(silent, PATIENCE_MS);
   try {
-    const answer = await fetch(live, { cache: "no-cache" });
-    if (!answer.ok) throw new Error(String(answer.status));
-    const text = await answer.text(), isNew = text !== source.textContent;
+    const [text, etag] = await read(), isNew = text !== source.textContent;
     const isHeld = isNew && !getSelection().isCollapsed;
     if (isNew && !isHeld) {
       source.textContent = text;
       [data, seenAt] = [JSON.parse(text), Date.now()];
       draw();
     }
+    if (isServed && !isHeld) tag = etag;
     tellLiveness(isHeld ? "waits while text is marked" : sinceNews());
   } catch {
     silent();

@@ -18,11 +18,13 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Fold
 from atoll.chain.index import EventIndex
 from atoll.chain.indexed import Indexed
+from atoll.chain.log_heads import NO_JOB
+from atoll.chain.log_store import LogFilter
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.job.ledger.ledger import Ledger
 from atoll.job.ledger.statements import Statement, jobs_of, statement
 from atoll.job.stake import Bond, Stake, Sums, bonds_of, stake_of
-from atoll.protocol.events import ContractEvent
+from atoll.protocol.events import ContractEvent, Slashed
 from atoll.protocol.types import Address, BlockRef, JobId, Role
 from atoll.protocol.views import JobView
 from atoll.service.lock import hold_folder
@@ -39,7 +41,7 @@ class KnownOfAccount:
     """What the chain says of an account at a block.
 
     Attributes:
-        items: all events of the deployment, oldest first.
+        items: every event of no job, of its jobs, and that names it, oldest first.
         views: of the jobs in which the account has, or had, a part.
     """
 
@@ -100,8 +102,16 @@ class Reader:
             RpcUnavailable: no endpoint answers, or the chain turns all the time.
         """
         head = await self._caught_up()
-        history = list(self.index.history())
-        jobs = jobs_of((item.event for item in history), account)
+        # Few of a network's events are about an account; each that is decoded costs more than all
+        # else that is done with it.
+        about = LogFilter(frozenset(), frozenset({account}))
+        events = [item.event for item in self.index.history(about)]
+        jobs = jobs_of(events, account)
+        slashed = (event for event in events if isinstance(event, Slashed))
+        # What was won of somebody's bond is of the job that the next event about it names.
+        losers = {event.account for event in slashed if event.beneficiary == account}
+        which = LogFilter(frozenset({NO_JOB, *jobs}), frozenset({account, *losers}))
+        history = list(self.index.history(which))
         fold = Fold(self.chain.deployment, set(jobs))
         fold.fold_all(history)
         return KnownOfAccount(head, history, dict(fold.views))

@@ -14,6 +14,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 from atoll.chain.follower import Fold
+from atoll.chain.log_store import LogFilter
 from atoll.errors import ConfigError, NotFound, ProtocolError, StorageError
 from atoll.job.figures import model_of
 from atoll.job.followed import Tell, check_seat, untold
@@ -297,7 +298,7 @@ def _unsettled(handle: JobHandle, view: JobView) -> dict[RoundIndex, _BeforeSett
     fold = Fold(handle.client.deployment, {handle.id})
     before_settling: dict[RoundIndex, _BeforeSettling] = {}
     before: JobView | None = None
-    for item in handle.client.session.follower.history():
+    for item in handle.client.session.follower.history(LogFilter.of_job(handle.id)):
         event = item.event
         is_its = isinstance(event, ev.Settled) and event.job_id == handle.id
         if isinstance(event, ev.Settled) and is_its and before is not None:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import structlog
 
+from atoll.chain.log_store import LogFilter
 from atoll.errors import ChainError, ConfigError, ManifestError, RpcUnavailable
 from atoll.job.connection import Connection
 from atoll.job.figures import RoundFigures, known, named
@@ -79,7 +80,8 @@ class FollowedJob:
 
     async def ledger(self) -> Ledger:
         """What became of its rounds, its seats and its money so far."""
-        view, items = await self.view(), self.client.session.follower.history()
+        view = await self.view()
+        items = self.client.session.follower.history(LogFilter.of_job(self.id))
         return Ledger.of(view, items, self.client.follower.now)
 
     async def history(self) -> list[RoundHistory]:

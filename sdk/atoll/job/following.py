@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Sequence
 
 from atoll.chain.follower import Folded, Follower, TurnedBack
+from atoll.chain.log_heads import NO_JOB
+from atoll.chain.log_store import LogFilter
 from atoll.errors import ChainError
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.job_update import JobUpdate, update_text
@@ -76,7 +78,8 @@ class JobFollower:
         """
         async with self._syncing:
             await self._catch_up()
-            events = (item.event for item in self._follower.history())
+            of_no_job = LogFilter(frozenset({NO_JOB}))
+            events = (item.event for item in self._follower.history(of_no_job))
             jobs = (job_created(event, manifest, submitter) for event in events)
             return next((job for job in jobs if job is not None), None)
 

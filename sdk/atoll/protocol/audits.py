@@ -32,9 +32,26 @@ def with_settled(view: JobView, round: RoundIndex, **changes: Any) -> JobView:
     settled_round = view.settled_round(round)
     if settled_round is None:
         return view
-    settled = list(view.settled)
-    settled[round] = replace(settled_round, **changes)
-    return replace(view, settled=tuple(settled))
+    changed = replace(settled_round, **changes)
+    view = replace(view, settled=view.settled.changed(round, changed))
+    if not changes.keys() & _RESOLVING:
+        return view
+    others = view.unresolved - {round}
+    return replace(view, unresolved=others | {round} if _is_unresolved(changed) else others)
+
+
+_RESOLVING: Final = frozenset({"opened_reports", "proven", "contests"})
+
+
+def _is_unresolved(settled_round: SettledRound) -> bool:
+    """Whether it has an undecided contest, or an opened *mismatch* that is not proven."""
+    if any(contest.is_wrong is None for contest in settled_round.contests.values()):
+        return True
+    return any(
+        not entry.is_valid and (auditor, entry.seat) not in settled_round.proven
+        for auditor, body in settled_round.opened_reports.items()
+        for entry in body.entries
+    )
 
 
 def _settled_round(view: JobView, round: RoundIndex) -> SettledRound:

@@ -5,7 +5,7 @@ Rule of this file: pure functions of a job's view and the clock; nothing here is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -56,6 +56,10 @@ class KeeperCallKind(StrEnum):
     RELEASE = "release"
 
 
+Kinds = frozenset[KeeperCallKind]
+ALL: Final[Kinds] = frozenset(KeeperCallKind)
+
+
 @dataclass(frozen=True, slots=True)
 class KeeperCall:
     """One call.
@@ -79,26 +83,28 @@ class Shown(NamedTuple):
     key: Digest
 
 
-def keeper_calls(view: JobView, now: int) -> Iterator[KeeperCall]:
-    """Everything that would succeed now, as far as the view can tell."""
-    yield from _phase(view, now)
-    for holder in view.providers.values():
-        if holder.missed != NO_ROUND:
-            seat = SeatIndex(holder.index)
-            yield KeeperCall(
-                KeeperCallKind.PENALISE_SEAT, holder.missed, Role.PROVIDER, holder.id, seat
-            )
-    yield from _silent(view, now)
-    for settled_round in view.auditing(now):
-        yield from _leaked(settled_round, now)
-        yield from _absent(view, settled_round, now)
-        yield from _struck(view, settled_round, now)
-        yield from _contests(view, settled_round, now)
-        yield from _dropped(view, settled_round, now)
-    for settled_round in view.settled:
-        yield from _proven(view, settled_round)
-    yield from _decided_contests(view, now)
-    yield from money(view, now)
+def keeper_calls(view: JobView, now: int, kinds: Kinds = ALL) -> Iterator[KeeperCall]:
+    """Everything that would succeed now, as far as the view can tell.
+
+    Args:
+        kinds: what is asked for; nothing else is looked for.
+    """
+    yield from (call for call in _phase(view, now) if call.call in kinds)
+    if KeeperCallKind.PENALISE_SEAT in kinds:
+        yield from _missed(view)
+    if KeeperCallKind.PENALISE_MEMBER in kinds:
+        yield from _silent(view, now)
+    in_windows = [find for kind, find in _IN_WINDOWS.items() if kind in kinds]
+    for settled_round in view.auditing(now) if in_windows else ():
+        for find in in_windows:
+            yield from find(view, settled_round, now)
+    unresolved = [view.settled[round] for round in sorted(view.unresolved)]
+    if KeeperCallKind.PROVEN in kinds:
+        for settled_round in unresolved:
+            yield from _proven(view, settled_round)
+    if KeeperCallKind.SETTLE_CONTEST in kinds:
+        yield from _decided_contests(view, unresolved, now)
+    yield from money(view, now, kinds)
 
 
 def _phase(view: JobView, now: int) -> Iterator[KeeperCall]:
@@ -115,6 +121,16 @@ def _phase(view: JobView, now: int) -> Iterator[KeeperCall]:
 
 
 # --- misses ---
+
+
+def _missed(view: JobView) -> Iterator[KeeperCall]:
+    """Seats that were not in time."""
+    for holder in view.providers.values():
+        if holder.missed != NO_ROUND:
+            seat = SeatIndex(holder.index)
+            yield KeeperCall(
+                KeeperCallKind.PENALISE_SEAT, holder.missed, Role.PROVIDER, holder.id, seat
+            )
 
 
 def _silent(view: JobView, now: int) -> Iterator[KeeperCall]:
@@ -188,7 +204,7 @@ def leaked_keys(
             yield Shown(seat, key)
 
 
-def _leaked(settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
+def _leaked(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
     """Shown early by its own holder: whoever shows it again takes half of the pay."""
     for shown in leaked_keys(settled_round, now):
         about = (Role.PROVIDER, settled_round.reveals[shown.seat].holder, shown.seat)
@@ -235,8 +251,10 @@ def _contests(view: JobView, settled_round: SettledRound, now: int) -> Iterator[
             )
 
 
-def _decided_contests(view: JobView, now: int) -> Iterator[KeeperCall]:
-    for settled_round in view.settled:
+def _decided_contests(
+    view: JobView, unresolved: Iterable[SettledRound], now: int
+) -> Iterator[KeeperCall]:
+    for settled_round in unresolved:
         for (auditor, seat), contest in settled_round.contests.items():
             is_open = contest.is_wrong is None
             if is_open and view.is_final(
@@ -275,32 +293,58 @@ def _proven(view: JobView, settled_round: SettledRound) -> Iterator[KeeperCall]:
                 )
 
 
+_IN_WINDOWS: Final[
+    Mapping[KeeperCallKind, Callable[[JobView, SettledRound, int], Iterator[KeeperCall]]]
+] = {
+    KeeperCallKind.LEAK: _leaked,
+    KeeperCallKind.ABSENT: _absent,
+    KeeperCallKind.REPORT_MISSING_KEY: _struck,
+    KeeperCallKind.CONTEST: _contests,
+    KeeperCallKind.DROPPED: _dropped,
+}
+"""What is looked for in each round whose window is not over."""
+
+
 # --- money ---
 
 
-def money(view: JobView, now: int) -> Iterator[KeeperCall]:
-    """Of all that would succeed now, what moves money that is due: pay, bonds, what is burnt."""
+def money(
+    view: JobView, now: int, kinds: Kinds = ALL, account: Address | None = None
+) -> Iterator[KeeperCall]:
+    """Of all that would succeed now, what moves money that is due: pay, bonds, what is burnt.
+
+    Args:
+        kinds: what is asked for; nothing else is looked for.
+        account: whose pay and bonds; None for everybody's.
+    """
     if view.status is JobStatus.NONE:
         return
-    terms = view.require_terms()
-    for holder in (*view.providers.values(), *view.verifiers.values()):
-        to = claimable_to(view, holder, now)
-        rounds = view.settled[holder.claimed_to : to]
-        is_worth = any(round_pay(terms, settled_round, holder) for settled_round in rounds)
-        if rounds and (is_worth or holder.is_slashed):
-            end = RoundIndex(min(to, holder.claimed_to + MOST_CLAIMED))
+    of_holders = kinds & {KeeperCallKind.CLAIM, KeeperCallKind.RELEASE}
+    for holder in (*view.providers.values(), *view.verifiers.values()) if of_holders else ():
+        if account is not None and holder.account != account:
+            continue
+        if KeeperCallKind.CLAIM in kinds and (end := _worth_claiming(view, holder, now)):
             yield KeeperCall(KeeperCallKind.CLAIM, end, holder.role, holder.id)
-        if is_releasable(view, holder, now):
+        if KeeperCallKind.RELEASE in kinds and is_releasable(view, holder, now):
             yield KeeperCall(KeeperCallKind.RELEASE, view.round, holder.role, holder.id)
-    to = burnable_to(view, now)
-    if any(unpaid(terms, settled_round) for settled_round in view.settled[view.burnt_to : to]):
-        yield KeeperCall(KeeperCallKind.BURN, RoundIndex(min(to, view.burnt_to + MOST_CLAIMED)))
+    if KeeperCallKind.BURN in kinds:
+        terms, to = view.require_terms(), burnable_to(view, now)
+        if any(unpaid(terms, each) for each in view.settled.span(view.burnt_to, to)):
+            yield KeeperCall(KeeperCallKind.BURN, RoundIndex(min(to, view.burnt_to + MOST_CLAIMED)))
+
+
+def _worth_claiming(view: JobView, holder: Holder, now: int) -> RoundIndex | None:
+    """Up to where a claim pays something, or takes what a slash lost; None where none does."""
+    terms, start, to = view.require_terms(), holder.claimed_to, claimable_to(view, holder, now)
+    is_worth = any(round_pay(terms, each, holder) for each in view.settled.span(start, to))
+    if to <= start or not (is_worth or holder.is_slashed):
+        return None
+    return RoundIndex(min(to, start + MOST_CLAIMED))
 
 
 def burnable_to(view: JobView, now: int) -> RoundIndex:
     """The first round that `burn` cannot go through yet."""
-    over = sum(settled_round.clock.window_end <= now for settled_round in view.settled)
-    return RoundIndex(max(over, view.burnt_to))
+    return RoundIndex(max(view.windows_over(now), view.burnt_to))
 
 
 def is_releasable(view: JobView, holder: Holder, now: int) -> bool:

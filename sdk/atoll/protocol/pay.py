@@ -10,6 +10,7 @@ from typing import Final
 
 from atoll.protocol.audit_rates import most_duties
 from atoll.protocol.committee_draws import COMMITTEE, seeded
+from atoll.protocol.game_records import window_of
 from atoll.protocol.holders import Holder
 from atoll.protocol.missed_duties import first_penalty
 from atoll.protocol.settled_rounds import SettledRound
@@ -78,16 +79,17 @@ def round_pay(terms: Terms, settled_round: SettledRound, holder: Holder) -> Wei:
 
 def claimable_to(view: JobView, holder: Holder, now: int) -> RoundIndex:
     """The first of the holder's rounds, from the last claimed one on, that is not FINAL."""
-    round = holder.claimed_to
-    while round < holder.to and view.is_final(holder.role, holder.id, round, now):
-        round = RoundIndex(round + 1)
-    return round
+    ends = [view.windows_over(now), holder.to]
+    if holder.role is Role.PROVIDER:
+        games = view.games_about(holder.role, holder.id)
+        ends += [window_of(game.claim) for game in games]
+    return RoundIndex(max(holder.claimed_to, min(ends)))
 
 
 def claim(view: JobView, holder: Holder, to: RoundIndex) -> tuple[Wei, Wei]:
     """What `Jobs.claim` up to, not including, round `to` pays the holder, and what it burns."""
     terms, paid, burnt = view.require_terms(), 0, 0
-    for settled_round in view.settled[holder.claimed_to : to]:
+    for settled_round in view.settled.span(holder.claimed_to, to):
         amount = round_pay(terms, settled_round, holder)
         is_lost = settled_round.round >= holder.lost_from and holder.role is Role.PROVIDER
         paid, burnt = (paid, burnt + amount) if is_lost else (paid + amount, burnt)

@@ -244,9 +244,8 @@ def _settled(view: JobView, event: ev.Settled, block: BlockRef) -> JobView:
     settled_round = _settled_round(view, event, block)
     view = _miss(view, _short_again(view, settled_round))
     following = RoundIndex(event.round + 1)
-    settled = (*view.settled, settled_round)
-    view = replace(view, settled=settled, open=None)
-    return replace(view, phase=Phase.WAITING, round=following)
+    settled = view.settled.plus(settled_round)
+    return replace(view, settled=settled, open=None, phase=Phase.WAITING, round=following)
 
 
 def _short_again(view: JobView, settled_round: SettledRound) -> Bitmap:

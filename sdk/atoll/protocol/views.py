@@ -16,6 +16,7 @@ from atoll.protocol.game_records import Accusation, GameRecord, parties, window_
 from atoll.protocol.holders import Holder
 from atoll.protocol.missed_duties import MissRecord
 from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.round_list import RoundList
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import (
     NO_BITS,
@@ -72,6 +73,8 @@ class JobView:
         held: seats that the next round may count on.
         miss_records: missed duties of accounts, by role.
         settled: rounds with their audits, in order.
+        unresolved: those of them with a contest that is undecided, or an opened *mismatch* that is
+            not proven.
         games: about its settled rounds, by number.
         crowded_out: what somebody would have challenged, had there been room in the queue.
         gateways: last announced URL by account.
@@ -99,7 +102,8 @@ class JobView:
     providers: Mapping[HolderId, Holder] = field(default_factory=dict)
     verifiers: Mapping[HolderId, Holder] = field(default_factory=dict)
     miss_records: Mapping[tuple[Role, Address], MissRecord] = field(default_factory=dict)
-    settled: tuple[SettledRound, ...] = ()
+    settled: RoundList = field(default_factory=RoundList)
+    unresolved: frozenset[RoundIndex] = frozenset()
     games: Mapping[int, GameRecord] = field(default_factory=dict)
     crowded_out: frozenset[Accusation] = frozenset()
     gateways: Mapping[Address, str] = field(default_factory=dict)
@@ -134,9 +138,9 @@ class JobView:
     def holder_of(self, account: Address) -> Holder | None:
         """The account's one part in the job that is not released, the newest first."""
         everyone = (*self.providers.values(), *self.verifiers.values())
-        own = [holder for holder in everyone if holder.account == account]
-        standing = [holder for holder in own if not holder.is_released]
-        return max(standing or own, key=lambda holder: (holder.start, holder.id), default=None)
+        parts = [holder for holder in everyone if holder.account == account]
+        standing = [holder for holder in parts if not holder.is_released]
+        return max(standing or parts, key=lambda holder: (holder.start, holder.id), default=None)
 
     def standing(self, account: Address) -> Holder | None:
         """The account's part in the job whose bond is not released; it takes no second one."""
@@ -207,14 +211,18 @@ class JobView:
 
     def auditing(self, now: int) -> Iterator[SettledRound]:
         """Settled rounds whose windows are not over, oldest first."""
-        return (
-            settled_round for settled_round in self.settled if now < settled_round.clock.window_end
-        )
+        return self.settled.span(self.windows_over(now))
+
+    def windows_over(self, now: int) -> int:
+        """How many settled rounds' windows are over: those of the first ones."""
+        return self.settled.count_to(now, lambda settled_round: settled_round.clock.window_end)
 
     def auditor_of(self, round: OpenRound | SettledRound, account: Address) -> HolderId | None:
         """The account's id in the round's pool or committee."""
-        own = (h for h in round.slots.values() if self.verifiers[h].account == account)
-        return next(own, None)
+        holders_of_account = (
+            h for h in round.slots.values() if self.verifiers[h].account == account
+        )
+        return next(holders_of_account, None)
 
     # --- games and slashes ---
 
@@ -238,10 +246,11 @@ class JobView:
     def accused(self, now: int) -> set[HolderId]:
         """Providers about whom an opened *mismatch* can still be played, or is being played."""
         played = {window_of(game.claim) for game in self.games.values() if game.is_open}
+        first = self.settled.count_to(now, lambda settled_round: settled_round.clock.half)
+        rounds = [self.settled[round] for round in played if round < first]
         return {
             settled_round.seats[entry.seat]
-            for settled_round in self.settled
-            if now < settled_round.clock.half or settled_round.round in played
+            for settled_round in (*rounds, *self.settled.span(first))
             for auditor, body in settled_round.opened_reports.items()
             for entry in body.entries
             if not entry.is_valid and self._stands(settled_round, auditor, entry.seat, now)
@@ -252,14 +261,14 @@ class JobView:
     ) -> bool:
         """Whether an accusation may become a game, or is one that is not over."""
         author, about = self.verifiers[auditor].account, settled_round.seats[seat]
-        own = [
+        games = [
             game
             for game in self.games.values()
             if game.challenger == author
             and window_of(game.claim) == settled_round.round
             and parties(game.claim) == (self.job_id, Role.PROVIDER, about)
         ]
-        return any(game.is_open for game in own) or (not own and now < settled_round.clock.half)
+        return any(game.is_open for game in games) or (not games and now < settled_round.clock.half)
 
     # --- the clock ---
 

@@ -11,6 +11,7 @@ import asyncio
 import structlog
 
 from atoll.chain.follower import News
+from atoll.chain.log_store import LogFilter
 from atoll.service.context import Context
 from atoll.service.doppelganger import Doppelganger
 from atoll.service.journal import gone
@@ -45,14 +46,17 @@ class AloneCheck:
         self._doppelganger = Doppelganger(context.me, is_ours, wait, journal.is_renewed)
 
     def see(self, news: News, head: Head | None) -> None:
-        """What is seen of it at first is the whole history, as `news` tells it at the start.
+        """What is seen of it at first is all that the key did so far.
 
         Raises JournalGone where that has what this folder lacks.
         """
         doppelganger, context = self._doppelganger, self._context
         if doppelganger is None or context is None:
             return
-        doppelganger.see([*news.earlier, *(step.item for step in news.folded)])
+        if news.begins:
+            about = LogFilter(frozenset(), frozenset({context.me}))
+            doppelganger.see(context.follower.history(about))
+        doppelganger.see(step.item for step in news.folded)
         if head is None:
             return
         if not self._is_past_known:

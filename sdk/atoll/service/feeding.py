@@ -58,14 +58,14 @@ class Feeding(Generic[S]):
         if news.head:
             machines.hear(Head(news.head.number, news.head.timestamp))
         self._alone.see(news, machines.head)
-        if news.earlier or news.turned or news.folded or news.head:
+        if news.begins or news.turned or news.folded or news.head:
             # before the views: who has just joined is not told to leave
             self._participation.choose()
         changed = {step.view.job_id for step in news.folded if step.view is not None}
         failing = {job for job, _ in self._performing.failing}
         for job, view in follower.views.items():
             machine = self._machine(job, view)
-            is_new = job in changed or bool(news.earlier) or news.turned
+            is_new = job in changed or news.begins or news.turned
             is_idle = not machine.in_flight and job not in failing
             if not is_new and (not news.head or (is_idle and self._rests(view))):
                 continue

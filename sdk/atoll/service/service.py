@@ -16,6 +16,7 @@ import structlog
 from atoll.protocol.types import JobId
 from atoll.service.alerts import missed_duties
 from atoll.service.alone import AloneCheck
+from atoll.service.checkpoint_writer import CheckpointWriter
 from atoll.service.config import WatchdogSection
 from atoll.service.draining import Drained, Draining, Stopped
 from atoll.service.effects import Effects
@@ -64,6 +65,7 @@ class Service(Generic[S]):
         feeding: makes events of what the chain says.
         draining: watches for the end.
         stand_notes: what is said to jobs that look for members.
+        checkpoints: of the chain's logs, for whoever joins.
         measuring: writes measures.
         reporting: what an operator asks.
     """
@@ -79,6 +81,7 @@ class Service(Generic[S]):
     feeding: Feeding[S] = field(init=False)
     draining: Draining[S] = field(init=False)
     stand_notes: StandNotes[S] = field(init=False)
+    checkpoints: CheckpointWriter = field(default_factory=CheckpointWriter)
     measuring: Measuring[S] = field(init=False)
     reporting: Reporting[S] = field(init=False)
 
@@ -233,6 +236,7 @@ class Service(Generic[S]):
             log.info("machine", sits_out=self.participation.why_machine_is_not_ours)
             self.participation.tell_machines()
         self.stand_notes.say(self.effects.context)
+        await self.checkpoints.look(self.effects.context)
         health_status = self.health_status()
         if self.is_alive():
             text = health_status.text if health_status is not None else "works"

@@ -7,7 +7,7 @@ that cannot work fails here, before anything is sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,6 +27,7 @@ from atoll.chain.txqueue import TxQueue
 from atoll.errors import ConfigError
 from atoll.protocol.types import Address, Digest, JobId
 from atoll.protocol.views import JobView
+from atoll.service.checkpoints import NAME, CheckpointFinder
 from atoll.service.config import GatewaySection
 from atoll.service.gateway_process import GatewayProcess, GatewaySpec, Serves
 from atoll.service.greeting import Greeter
@@ -232,6 +233,7 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
             confirmations=config.confirmations,
             path=config.folder / "events.sqlite",
             looks_ahead=config.looks_ahead,
+            checkpoints=_finder(chain, config, lambda: session.storage.fetcher),
         )
         stack.callback(index.close)
         session = Session(config, chain, Follower(index, config.deployment, config.jobs))
@@ -242,6 +244,18 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
             stack.callback(queue.close)
         stack.push_async_callback(session.stop_serving)
         yield session
+
+
+def _finder(
+    chain: AtollChain, config: SessionConfig, fetcher: Callable[[], Fetcher]
+) -> CheckpointFinder:
+    """Asks one gateway at a time; nothing of ours is at stake in what it gives."""
+    account = None if config.account is None else Address(config.account.address)
+
+    def from_one(url: str) -> Fetcher:
+        return fetcher().among(lambda: [url], Outsider(NAME))
+
+    return CheckpointFinder(chain, from_one, config.deployment.block, account)
 
 
 def open_queue(session: Session, folder: Path) -> TxQueue:

@@ -4,7 +4,8 @@ Every connection is let in, and somebody else is sent away where that makes too 
 whose last word is longest ago, those last whom we are answering. So who fills the room pushes out
 those who fill it, and a member, who is known from its first request on, is served.
 
-Rule of this file: it counts and decides; what is decided happens through `Connection.leave`.
+Rule of this file: it counts and decides; what is decided happens through `Connection.leave`, or,
+where there is no room and nothing is being answered, through `Connection.refuse`, which says so.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Connection:
 
     Attributes:
         address: whose it is, as far as limits go.
-        leave: ends it at once.
+        leave: ends it at once; refuse: tells it to come again, and ends it.
         waiting: bytes that were written and not taken yet; queued: bytes that the kernel has, and
             the other side has not acknowledged.
         since: when it came; active: when it last came, asked, or was answered.
@@ -60,6 +61,7 @@ class Connection:
 
     address: str
     leave: Callable[[], object]
+    refuse: Callable[[], object]
     waiting: Callable[[], int]
     queued: Callable[[], int]
     since: float
@@ -119,13 +121,14 @@ class ConnectionLimiter:
         host: str,
         leave: Callable[[], object],
         *,
+        refuse: Callable[[], object] | None = None,
         waiting: Callable[[], int],
         queued: Callable[[], int] = lambda: 0,
     ) -> None:
         """Lets a connection in, and sends others away where it is one too many."""
         now = self.clock()
         connection = self._connections[key] = Connection(
-            address_of(host), leave, waiting, queued, now, now
+            address_of(host), leave, refuse or leave, waiting, queued, now, now
         )
         strangers = self._strangers()
         members = len(self._connections) - len(strangers)
@@ -198,7 +201,10 @@ class ConnectionLimiter:
         self._connections = {
             key: other for key, other in self._connections.items() if other is not connection
         }
-        connection.leave()
+        if reason == "room" and not connection.busy:  # else its answer is on the line
+            connection.refuse()
+        else:
+            connection.leave()
 
 
 def address_of(host: str) -> str:

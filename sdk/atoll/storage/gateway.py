@@ -44,6 +44,7 @@ from atoll.storage.negotiation import (
     requested_part,
     requested_scope,
 )
+from atoll.storage.refusals import Refusals, Refused
 from atoll.storage.scope import blocks_in_scope
 from atoll.storage.uplink import ANSWER, PIECE, TICK_S, StrangersShare, UplinkLine
 
@@ -108,6 +109,7 @@ class _GuardedServer(web.Server):
             lingering_time=1.0,
         )
         self._connection_limiter = connection_limiter
+        self._refusals = Refusals()
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -119,6 +121,7 @@ class _GuardedServer(web.Server):
             handler,
             host,
             leave,
+            refuse=partial(asyncio.get_running_loop().call_soon, self._refusals.refuse, transport),
             waiting=transport.get_write_buffer_size,
             queued=partial(_queued_in_kernel, transport),
         )
@@ -227,12 +230,12 @@ class Gateway:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = self.connection_limiter.connection(request.protocol)
         if connection is None:  # sent away while its request was read
-            return _refuse(503, "busy", {"Retry-After": "1"})
+            return Refused()
         self.connection_limiter.asked(connection)
         self._look_who_asks(connection, request)
         await self._await_turn(request, ANSWER)  # refusals of all kinds are a flood, too
         if self.connection_limiter.connection(request.protocol) is None:  # sent away meanwhile
-            return _refuse(503, "busy", {"Retry-After": "1"})
+            return Refused()
         self.connection_limiter.begins(connection)
         try:
             return await self._admitted(request, connection)

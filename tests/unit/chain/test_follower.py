@@ -14,9 +14,10 @@ from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.chain import follower as follower_module
 from atoll.chain.deployment import Deployment
-from atoll.chain.follower import Follower, News
+from atoll.chain.follower import Fold, Follower, News
 from atoll.chain.index import Advanced, Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
+from atoll.chain.log_store import EVERY_LOG, KeptFold, LogFilter
 from atoll.errors import RpcUnavailable
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import bond_set
@@ -39,6 +40,7 @@ class Index:
     error: Exception | None = None
     confirmed: int = 0
     confirmed_at: int = 0
+    folds: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     async def poll(self) -> list[Change]:
         if self.error is not None:
@@ -46,8 +48,22 @@ class Index:
         changes, self.untold = self.untold, []
         return changes
 
-    def history(self) -> list[Indexed]:
-        return list(self.stands)
+    def history(self, which: LogFilter = EVERY_LOG, *, after: int = -1) -> list[Indexed]:
+        return [item for item in self.stands if item.block.number > after]
+
+    def begin_behind(self, number: int) -> None:
+        self.untold = [
+            change
+            for change in self.untold
+            if not isinstance(change, Indexed) or change.block.number > number
+        ]
+
+    def keep_fold(self, code: bytes, fold: bytes) -> None:
+        self.folds.append((code, fold))
+
+    def kept_fold(self, code: bytes, at_most: int) -> KeptFold | None:
+        kept = [fold for of, fold in self.folds if of == code]
+        return KeptFold(0, kept[-1]) if kept else None
 
     def add(self, job: Network) -> None:
         """Everything that the job said and that was not told yet."""
@@ -88,7 +104,7 @@ async def test_events_give_the_view_of_the_law_s_fold() -> None:
     news = await follower.poll()
     assert follower.views == {JOB: job.view}
     assert news.head == job.block
-    assert (list(news.earlier), news.folded) == (index.stands, ())
+    assert (news.begins, news.folded) == (True, ())
     assert await follower.poll() == News()
     job.wait(1)
     job.emit(ev.JobFunded(JOB, SUBMITTER, 5))
@@ -108,7 +124,7 @@ async def test_who_stops_in_the_middle_of_a_long_history_is_told_all_of_it_later
     follower = following(index)
     await stopped_after_a_piece(follower.poll())
     assert follower.views == {}
-    assert list((await follower.poll()).earlier) == index.stands
+    assert (await follower.poll()).begins
     assert follower.views == {JOB: job.view}
 
 
@@ -139,9 +155,11 @@ async def test_what_stands_after_a_turn_is_read_in_pieces(monkeypatch: pytest.Mo
     index.add(job)
     follower = following(index)
     await follower.poll()
+    follower._kept.clear()  # the reorg is deeper than what is remembered
     before = follower.views[JOB]
 
-    def history() -> Iterator[Indexed]:
+    def history(*, after: int) -> Iterator[Indexed]:
+        assert after == -1
         for item in index.stands:
             read.append(item)
             yield item
@@ -154,7 +172,6 @@ async def test_what_stands_after_a_turn_is_read_in_pieces(monkeypatch: pytest.Mo
     assert follower.views[JOB] is before
     news = await follower.poll()
     assert news.turned is not None
-    assert list(news.turned.kept) == index.stands
 
 
 async def test_an_event_without_a_job_is_folded_into_the_job_that_it_is_of() -> None:
@@ -282,7 +299,6 @@ async def test_a_reorg_takes_back_what_came_after_its_block() -> None:
     news = await follower.poll()
     assert news.turned is not None and news.folded == ()
     assert (news.turned.to_block, news.turned.views) == (job.number - 1, {JOB: before})
-    assert list(news.turned.kept) == index.stands
     assert follower.views == {JOB: before}
 
 
@@ -341,6 +357,74 @@ async def test_reorgs_on_reorgs_leave_what_stands_in_the_end() -> None:
     assert follower.views == {JOB: job.view}
 
 
+async def test_a_reorg_of_one_block_is_folded_from_the_block_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job, index = running(), Index()
+    index.add(job)
+    follower = following(index)
+    await follower.poll()
+    number, asked, history = job.number, list[int](), index.history
+
+    def noted(which: LogFilter = EVERY_LOG, *, after: int = -1) -> list[Indexed]:
+        asked.append(after)
+        return history(which, after=after)
+
+    monkeypatch.setattr(index, "history", noted)
+    for url in ("http://lost:1", "http://stands:1"):
+        job.wait(1)
+        job.emit(ev.GatewayAnnounced(SUBMITTER, url))
+        index.add(job)
+        await follower.poll()
+        if url == "http://lost:1":
+            job.log.pop()
+            index.turn(number)
+            turned = (await follower.poll()).turned
+            assert turned is not None and turned.views[JOB].gateways == {}
+    assert asked == [number]
+    assert follower.views[JOB].gateways == {SUBMITTER: "http://stands:1"}
+
+
+async def test_a_start_goes_on_with_the_fold_that_this_code_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follower_module, "CACHED_EVENTS", 20)
+    job, index = running(), Index()
+    index.add(job)
+    await following(index).poll()
+    assert len(index.folds) == 1
+    job.wait(1)
+    job.emit(ev.JobFunded(JOB, SUBMITTER, 5))
+    again = replace(index, stands=[], untold=[])
+    again.add(job)
+    folded, fold = list[Indexed](), Fold.fold
+    monkeypatch.setattr(Fold, "fold", lambda self, item: folded.append(item) or fold(self, item))
+    follower = following(again)
+    assert (await follower.poll()).begins
+    assert [item.event for item in folded] == [job.log[-1][0]]
+    assert follower.views == {JOB: job.view}
+    assert follower.views[JOB].gateways is follower._fold._gateways
+
+
+@pytest.mark.parametrize("other", ["code", "jobs", "damaged"])
+async def test_a_fold_of_other_code_or_other_jobs_is_not_gone_on_with(
+    other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower_module, "CACHED_EVENTS", 20)
+    job, index = running(), Index()
+    index.add(job)
+    await following(index).poll()
+    again = replace(index, stands=[], untold=[])
+    again.add(job)
+    if other == "code":
+        monkeypatch.setattr(follower_module, "_code", lambda: b"another")
+    if other == "damaged":
+        again.folds = [(code, fold[:-9]) for code, fold in index.folds]
+    follower = following(again, {JOB} if other == "jobs" else None)
+    await follower.poll()
+    assert follower.views == {JOB: job.view}
+
+
 async def test_a_turn_leaves_the_followed_jobs_followed() -> None:
     job, index = Network(), Index()
     follower = following(index, set())
@@ -376,4 +460,4 @@ async def test_a_chain_that_does_not_answer_has_no_news() -> None:
     follower = following(index)
     assert await follower.poll_patiently() == News()
     index.error = None
-    assert (await follower.poll_patiently()).earlier
+    assert (await follower.poll_patiently()).begins

@@ -11,6 +11,7 @@ from tests.unit.protocol.script import Script
 
 from atoll.chain.deployment import Deployment
 from atoll.chain.indexed import Indexed
+from atoll.chain.log_store import EVERY_LOG, LogFilter
 from atoll.chain.response_checks import TxReceipt
 from atoll.errors import ChainError, NotFound, RpcUnavailable
 from atoll.job.client import Client
@@ -91,7 +92,7 @@ class ScriptedClient:
     def confirmed(self) -> int:
         return len(self.script.net.log)
 
-    def history(self) -> tuple[Indexed, ...]:
+    def history(self, which: LogFilter = EVERY_LOG) -> tuple[Indexed, ...]:
         self.read += 1
         return tuple(items_of(self.script))
 

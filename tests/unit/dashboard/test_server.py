@@ -10,11 +10,12 @@ import aiohttp
 import pytest
 from tests.unit.dashboard.jobs import document_of, finished
 from tests.unit.dashboard.scripted import ScriptedClient, gas_of
+from tests.unit.dashboard.test_changes import applied
 from tests.unit.protocol.script import Script
 
 from atoll.dashboard.network_document import network_document
 from atoll.dashboard.page import LIVE, Links, as_json, page
-from atoll.dashboard.server import Window, serving
+from atoll.dashboard.server import CHANGES, Window, serving
 from atoll.errors import ConfigError
 from atoll.job.ledger.overview import Beside
 
@@ -67,6 +68,30 @@ async def test_what_a_browser_has_is_not_sent_again(served: Served) -> None:
     assert (await served.get(path, **known))[:2] == (304, "")
     served.script.net.wait(1)
     assert (await served.get(path, **known))[0] == 200
+
+
+async def test_whoever_has_the_document_is_told_what_is_another(served: Served) -> None:
+    path = f"{served.job_path}/document.json"
+    _, whole, headers = await served.get(path)
+    tag = headers["ETag"].strip('"')
+    _, same, _ = await served.get(f"{path}?since={tag}")
+    assert json.loads(same) == {"set": {}}
+    served.script.net.wait(1)
+    status, text, newer = await served.get(f"{path}?since={tag}")
+    assert (status, newer.get("Content-Type")) == (200, f"{CHANGES}; charset=utf-8")
+    assert newer["ETag"] != headers["ETag"]
+    assert len(text) < len(whole) / 2
+    now = json.loads((await served.get(path))[1])
+    assert applied(json.loads(whole), json.loads(text)) == now
+    for unknown in ("", "x", tag[:-1]):
+        assert json.loads((await served.get(f"{path}?since={unknown}"))[1]) == now
+
+
+async def test_what_is_sent_is_compressed_for_whoever_takes_that(served: Served) -> None:
+    _, _, headers = await served.get(served.job_path, **{"Accept-Encoding": "gzip"})
+    assert headers["Content-Encoding"] == "gzip"
+    _, _, plain = await served.get(served.job_path, **{"Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in plain
 
 
 async def test_a_document_is_made_once_a_block(served: Served) -> None:

@@ -101,7 +101,7 @@ async def judged(script: Script, missing: int = 0) -> Verdict:
         return Escrow(net.funded, net.claimed, net.refunded, net.burnt, balance)
 
     follower = SimpleNamespace(
-        views={net.job: view}, history=lambda: items, confirmed=view.block.number
+        views={net.job: view}, history=lambda *_: items, confirmed=view.block.number
     )
     chain = cast(AtollChain, SimpleNamespace(escrow=escrow))
     return await judge(chain, cast(Follower, follower), net.job)

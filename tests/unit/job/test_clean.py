@@ -91,7 +91,7 @@ def handle_of(job: TrainedJob, figures: Figures) -> Handle:
         store=job.store,
         figures=figures,
         follower=SimpleNamespace(now=net.now, view=view),
-        session=SimpleNamespace(follower=SimpleNamespace(history=lambda: items_of(job.script))),
+        session=SimpleNamespace(follower=SimpleNamespace(history=lambda *_: items_of(job.script))),
         fetcher_of=lambda _job: job.gateways,
         submissions=SimpleNamespace(of_job=lambda _job: None),
         config=SimpleNamespace(poll_seconds=0),

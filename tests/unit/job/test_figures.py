@@ -12,6 +12,7 @@ from tests.unit.protocol.script import Script
 
 from atoll.job.figures import Figures, RoundFigures, certified_loss, cid_of, known
 from atoll.protocol.losses import loss_bytes
+from atoll.protocol.round_list import RoundList
 from atoll.protocol.types import ZERO_DIGEST
 from atoll.protocol.views import JobView
 
@@ -37,7 +38,7 @@ def signed(view: JobView, round: int, loss: bytes, **changes: object) -> JobView
     settled = list(view.settled)
     verdict = replace(settled[round].verdict, loss=loss)
     settled[round] = replace(settled[round], verdict=verdict, **changes)  # type: ignore[arg-type]
-    return replace(view, settled=tuple(settled))
+    return replace(view, settled=RoundList(settled))
 
 
 def test_a_round_certifies_the_model_that_it_opened_with(script: Script, figures: Figures) -> None:
@@ -82,7 +83,7 @@ def test_a_round_without_a_certificate_leaves_the_model_where_it_was(script: Scr
     view = script.net.view
     settled = view.settled
     verdict = replace(settled[1].verdict, cid=b"")
-    late = replace(view, settled=(settled[0], replace(settled[1], verdict=verdict)))
+    late = replace(view, settled=settled.changed(1, replace(settled[1], verdict=verdict)))
     assert cid_of(late, 2) == cid_of(view, 1) == settled[0].verdict.cid
     assert cid_of(view, 0) == b""
 

@@ -23,6 +23,7 @@ from atoll.job.handle import JobHandle
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.job_update import JobUpdate
 from atoll.protocol.losses import loss_bytes
+from atoll.protocol.round_list import RoundList
 from atoll.protocol.types import JobId, JobStatus
 from atoll.protocol.views import JobView
 
@@ -71,7 +72,7 @@ async def test_what_strangers_put_in_a_cids_place_is_told(tmp_path: Path) -> Non
         await handle.manifest()
     settled_round = view.settled[0]
     nowhere = replace(settled_round, verdict=replace(settled_round.verdict, cid=b"\x1b"))
-    handle = handle_of(1, Follower(**{"1": replace(view, settled=(nowhere,))}))
+    handle = handle_of(1, Follower(**{"1": replace(view, settled=RoundList([nowhere]))}))
     with pytest.raises(ProtocolError, match="names no model: 1b is no CID"):
         await handle.checkpoint(tmp_path / "model")
 

@@ -19,6 +19,7 @@ from atoll.job.ledger.seat_rows import SeatRows
 from atoll.job.ledger.text import round_line
 from atoll.job.signs import Signs
 from atoll.protocol import events as ev
+from atoll.protocol.round_list import RoundList
 from atoll.protocol.rounds import apply
 from atoll.protocol.types import HolderId, Role, RoundIndex, SeatIndex, bits
 from atoll.protocol.views import JobView
@@ -172,7 +173,7 @@ def test_a_settlement_of_what_a_seat_sent_that_was_slashed_meanwhile_is_told_to_
     assert text is not None
     assert text.endswith("; tainted: seat 3 was merged, and found false before")
     assert [item.tainted for item in Signs.of(view).rounds] == [8, 8]
-    seen_then = replace(view, providers={}, settled=view.settled[:1], games={})
+    seen_then = replace(view, providers={}, settled=RoundList(view.settled[:1]), games={})
     assert "tainted" not in str(update_text(first, seen_then))
 
 
@@ -207,7 +208,7 @@ def test_a_settlement_is_told_with_who_is_audited() -> None:
     view = script.net.view
     for drawn, said in ((0, "no seat is"), (2, "seat 1 is"), (6, "seats 1, 2 are")):
         settled_round = replace(view.settled[0], drawn=drawn)
-        text = update_text(event, replace(view, settled=(settled_round,)))
+        text = update_text(event, replace(view, settled=RoundList([settled_round])))
         assert text is not None and text.endswith(f"; {said} audited")
     assert update_text(replace(event, job_id=event.job_id + 1), script.net.view) is None  # type: ignore[arg-type]
 

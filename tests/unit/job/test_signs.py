@@ -17,6 +17,7 @@ from atoll.protocol.game_records import bond_set
 from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.games.moves import Claim
 from atoll.protocol.losses import loss_bytes
+from atoll.protocol.round_list import RoundList
 from atoll.protocol.types import (
     ZERO_DIGEST,
     Bitmap,
@@ -161,7 +162,8 @@ def test_who_hides_a_key_from_its_accuser_taints_unless_that_one_does_not_play()
     assert Signs.of(view).tainted == [0]
     (settled_round,) = view.settled
     dropped = frozenset((id, SeatIndex(3)) for id in settled_round.opened_reports)
-    assert Signs.of(replace(view, settled=(replace(settled_round, dropped=dropped),))).tainted == []
+    other = RoundList([replace(settled_round, dropped=dropped)])
+    assert Signs.of(replace(view, settled=other)).tainted == []
 
 
 def test_who_won_its_game_and_was_slashed_for_a_key_taints_nothing() -> None:

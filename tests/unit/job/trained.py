@@ -181,7 +181,7 @@ class TrainedJob:
             assert block == hex(net.number)
             return Escrow(net.funded, net.claimed, net.refunded, net.burnt, balance)
 
-        follower = SimpleNamespace(history=lambda: tuple(log), confirmed=net.number)
+        follower = SimpleNamespace(history=lambda *_: tuple(log), confirmed=net.number)
         client = SimpleNamespace(
             store=self.store,
             deployment=SimpleNamespace(domain=DOMAIN),

@@ -26,6 +26,7 @@ from atoll.protocol.games.moves import Claim
 from atoll.protocol.hashing import accumulate_reveal
 from atoll.protocol.program import MalformedProgram, TraceHeader
 from atoll.protocol.reset_periods import earlier_rounds
+from atoll.protocol.round_list import RoundList
 from atoll.protocol.types import (
     NO_HOLDER,
     ZERO_DIGEST,
@@ -340,7 +341,7 @@ def test_who_did_not_do_the_round_before_shows_that_it_did_not(whose: HolderId |
     others = {seat: other for seat, other in before.reveals.items() if seat != SEAT}
     if whose is not None:
         others[SEAT] = replace(told, holder=whose)
-    view = replace(said.view, settled=(replace(before, reveals=others), *later))
+    view = replace(said.view, settled=RoundList([replace(before, reveals=others), *later]))
     found = evidence_of(replace(said, view=view), 0)[11]
     nobodys = (*[ZERO_DIGEST] * 3, b"", b"")
     assert found[:4] == (JOB, 0, SEAT, told.holder)

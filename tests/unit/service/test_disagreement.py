@@ -12,6 +12,7 @@ from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
+from atoll.protocol.round_list import RoundList
 from atoll.protocol.types import Address, Role, Verdict
 from atoll.service.duties.disagreement import NoteDisagreement, SendDisagree, disagreement
 from atoll.service.duties.join_and_leave import SendJoin, SendLeave
@@ -142,7 +143,8 @@ def test_what_stopped_us_is_remembered_and_a_reorg_takes_it_back(script: Script)
     assert wanted(noted, NoteDisagreement) == []
     settled_round = state.view.settled[0]
     turned = replace(settled_round, verdict=replace(settled_round.verdict, state=OTHER))
-    assert disagreement(replace(noted, view=replace(noted.view, settled=(turned,)))) is None
+    view = replace(noted.view, settled=RoundList([turned]))
+    assert disagreement(replace(noted, view=view)) is None
 
 
 def test_a_verifier_signs_nothing_that_it_did_not_compute_and_leaves(script: Script) -> None:

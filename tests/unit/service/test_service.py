@@ -26,6 +26,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
 from atoll.chain.index import Advanced, Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
+from atoll.chain.log_store import EVERY_LOG, KeptFold, LogFilter
 from atoll.cli.services import status_text
 from atoll.errors import InsufficientFunds, NotFound, RpcUnavailable, StorageError
 from atoll.protocol import events as ev
@@ -82,8 +83,18 @@ class Index:
         self.read.set()
         return self.changes.pop(0) if self.changes else []
 
-    def history(self) -> list[Indexed]:
-        return [Indexed(event, block, i) for i, (event, block) in enumerate(self.job.log)]
+    def history(self, which: LogFilter = EVERY_LOG, *, after: int = -1) -> list[Indexed]:
+        items = [Indexed(event, block, i) for i, (event, block) in enumerate(self.job.log)]
+        return [item for item in items if item.block.number > after]
+
+    def begin_behind(self, number: int) -> None:
+        assert number == -1
+
+    def kept_fold(self, code: bytes, at_most: int) -> KeptFold | None:
+        return None
+
+    def checkpoint(self) -> None:
+        return None
 
     def tell_everything(self) -> None:
         self.read.clear()

@@ -176,3 +176,24 @@ def test_who_has_taken_everything_may_wait(house: House) -> None:
 )
 def test_what_counts_as_one_address(host: str, address: str) -> None:
     assert address_of(host) == address
+
+
+def test_whom_there_is_no_room_for_is_told_unless_an_answer_is_on_its_line(house: House) -> None:
+    limiter, told = house.connection_limiter, list[str]()
+    for name in "abcd":
+        house.now += 1
+        limiter.arrived(
+            name,
+            "203.0.113.1",
+            lambda n=name: house.gone.append(n),  # type: ignore[misc]
+            refuse=lambda n=name: told.append(n),  # type: ignore[misc]
+            waiting=lambda: 0,
+        )
+        connection = limiter.connection(name)
+        assert connection is not None
+        limiter.asked(connection)
+        if name != "a":
+            limiter.begins(connection)
+    house.arrive("e", "f", "g", "h")
+    assert told == ["a"]
+    assert house.gone == ["e", "f", "g"]

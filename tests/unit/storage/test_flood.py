@@ -294,3 +294,22 @@ async def test_an_address_that_is_not_the_internets_is_not_asked(
                 await stranger.fetch(cid, BLOCK)
         assert gateway.connection_limiter._connections == {}
         assert gateway.bytes_up == 0
+
+
+async def test_of_two_hundred_clients_of_one_address_each_is_told(store: LocalStore) -> None:
+    """Who has no room reads so, and when to come again; nobody's line is cut without a word."""
+    answers: list[tuple[int, bool]] = []
+
+    async def ask(session: aiohttp.ClientSession, url: str) -> None:
+        async with session.get(f"{url}/ipfs/bafkqaaa?format=raw") as response:
+            answers.append((response.status, "Retry-After" in response.headers))
+
+    async with (
+        serving(store, Budget(connections=64, per_address=24, reserved=8)) as gateway,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
+    ):
+        await asyncio.gather(*(ask(session, gateway.url) for _ in range(200)))
+        assert len(gateway.connection_limiter._connections) <= 24
+    assert len(answers) == 200
+    assert set(answers) <= {(200, False), (503, True)}
+    assert (503, True) in answers

@@ -18,7 +18,14 @@ from atoll.chain.contract_calls import Calls
 from atoll.errors import ProtocolError
 from atoll.protocol.call_structs import Due
 from atoll.protocol.hashing import sha256
-from atoll.protocol.keeper_calls import KeeperCall, KeeperCallKind, keeper_calls, money
+from atoll.protocol.keeper_calls import (
+    ALL,
+    KeeperCall,
+    KeeperCallKind,
+    Kinds,
+    keeper_calls,
+    money,
+)
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import Address, HolderId, Phase, Role, RoundIndex, SeatIndex
@@ -168,13 +175,13 @@ def decide_keeper_calls(
         return Decision("keeper_calls", "the job is not known yet")
     if only is None and view.holder_of(state.me) is None:
         return Decision("keeper_calls", "we have no part in the job")
-    kinds = frozenset(KeeperCallKind) - FOR_ITSELF if only is None else only
+    kinds = _of_everybody(view) if only is None else only
     if not is_turn(view, line, state.now, config):
         kinds -= SUDDEN
     due = [
         _command(view, item)
-        for item in keeper_calls(view, state.now - line * config.stagger_s)
-        if item.call in kinds and _is_worth(view, item) and not _is_own_key(state, item)
+        for item in keeper_calls(view, state.now - line * config.stagger_s, kinds)
+        if not _is_own_key(state, item)
     ]
     # What was asked for before, and is due still, may never be taken: it holds up nothing else.
     due.sort(key=lambda command: _asked_in(state, command))
@@ -206,15 +213,17 @@ def _is_own_key(state: State[S], item: KeeperCall) -> bool:
     )
 
 
-def _is_worth(view: JobView, item: KeeperCall) -> bool:
-    """What is burnt is burnt once, when the job is closed."""
-    return item.call is not KeeperCallKind.BURN or view.phase is Phase.CLOSED
+def _of_everybody(view: JobView) -> Kinds:
+    """What anybody does for all. What is burnt is burnt once, when the job is closed."""
+    is_closed = view.phase is Phase.CLOSED
+    return ALL - FOR_ITSELF - (frozenset() if is_closed else {KeeperCallKind.BURN})
 
 
 def is_left(view: JobView, me: Address, now: int) -> bool:
     """Whether a call is due that is ours unless somebody before us in line makes it."""
-    due = (i.call not in FOR_ITSELF and _is_worth(view, i) for i in keeper_calls(view, now))
-    return view.holder_of(me) is not None and any(due)
+    if view.holder_of(me) is None:
+        return False
+    return next(keeper_calls(view, now, _of_everybody(view)), None) is not None
 
 
 def _command(view: JobView, item: KeeperCall) -> SendKeeperCall:
@@ -236,8 +245,7 @@ def decide_pay(state: State[S], when: str) -> Decision:
         return Decision("pay", "the job is not known yet")
     everyone = (h for role in Role for h in view.holders(role).values())
     ours = {(h.role, h.id): h for h in everyone if h.account == state.me}
-    due_calls = (item for item in money(view, state.now) if item.call in FOR_ITSELF)
-    mine = [item for item in due_calls if (item.role, item.holder) in ours]
+    mine = list(money(view, state.now, FOR_ITSELF, state.me))
     over = {key for key, holder in ours.items() if holder.is_released}
     over |= {(item.role, item.holder) for item in mine if item.call is KeeperCallKind.RELEASE}
     claims_all = when == "each" or (when == "end" and is_over(view, state.now))

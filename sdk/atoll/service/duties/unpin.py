@@ -121,8 +121,9 @@ def decide_unpin(state: State[S], *, looks: bool = True) -> Decision:
     audited = [settled_round.round for settled_round in view.auditing(state.block_time)]
     played = [game.claim.round for game in view.games.values() if game.is_open]
     # The result of a job is made from the last merge's updates, should somebody be slashed for it.
-    merged = [settled_round.round for settled_round in view.settled if settled_round.verdict.merged]
-    below = min([view.round - 1, *audited, *played, *merged[-1:]])
+    merged = next((each.round for each in reversed(view.settled) if each.verdict.merged), None)
+    kept = [] if merged is None else [merged]
+    below = min([view.round - 1, *audited, *played, *kept])
     if manifest is not None:
         below -= below % manifest.reset_period  # a seat's state comes from all of it
     if below <= first:
