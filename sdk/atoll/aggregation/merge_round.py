@@ -238,8 +238,14 @@ class Section:
 
     def next_exponents(self, exponents: Mapping[str, int], codec: CodecSpec) -> dict[str, int]:
         """Merged rows vote, and no others: who is excluded must not move the grid either."""
-        bounds = codec.min_exponent, codec.max_exponent
-        return next_exponents(exponents, self.layout, self.rows, codec_of(codec).target, bounds)
+        return next_exponents(
+            exponents,
+            self.layout,
+            self.rows,
+            codec_of(codec).target,
+            low=codec.min_exponent,
+            high=codec.max_exponent,
+        )
 
     def tensors(self, flat: npt.NDArray[Any]) -> dict[str, Tensor]:
         """Numbers in the order of the layout, by tensor."""

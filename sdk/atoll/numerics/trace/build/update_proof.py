@@ -105,7 +105,11 @@ class _Sent:
         for name, shape in shapes.items():
             second = m.state(1, f"v/{name}")
             is_matrix = len(shape) == 2
-            factored += power_sums(m.graph, second, (shape[0], shape[1])) if is_matrix else [second]
+            factored += (
+                power_sums(m.graph, second, rows=shape[0], columns=shape[1])
+                if is_matrix
+                else [second]
+            )
         tail = FactoredLayout(Layout.of(shapes)).header
         header = m.graph.add(Op.UPDATE_HEADER, [], len(tail), tail=tail)
         return [header, joined(m.graph, factored)]
