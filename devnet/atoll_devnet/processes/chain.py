@@ -47,7 +47,8 @@ class ChainConfig:
 
     Attributes:
         folder: for the log and, with Anvil, the state that a restart continues from.
-        block_seconds: blocks are mined on this interval, full or empty.
+        block_seconds: the least between two blocks of Anvil, which has one when a transaction
+            waits, and seldom else; Ganache mines on this interval, full or empty.
         port: 0 takes a free one.
         options: more of Anvil's own.
     """
@@ -215,9 +216,9 @@ class LocalChain(Endpoint):
 
         Raises OSError, HTTPException, ChainError.
         """
-        told = str(ask(self.port, "anvil_dumpState", seconds=SAVE_SECONDS))
+        state = str(ask(self.port, "anvil_dumpState", seconds=SAVE_SECONDS))
         partial = self.state_file.with_suffix(".partial")
-        partial.write_bytes(gzip.decompress(bytes.fromhex(told[2:])))
+        partial.write_bytes(gzip.decompress(bytes.fromhex(state[2:])))
         partial.replace(self.state_file)
 
     def _end(self) -> None:
@@ -274,6 +275,11 @@ class LocalChain(Endpoint):
     def check(self) -> None:
         """Raises ProcessFailed if the chain ended by itself."""
         self._process.check()
+
+    def hasten(self) -> None:
+        """Has a block be made soon, although no transaction waits for one."""
+        if self._miner is not None:
+            self._miner.hasten()
 
     async def reorg(self, depth: int) -> None:
         """Replaces the newest `depth` blocks by empty ones. Anvil only."""
