@@ -139,9 +139,9 @@ class Observer:
         if not self.is_evaluated:
             return
         for merged in range(len(view.settled)):
-            told = certified_loss(view, merged)
-            if told is not None:
-                self._note(merged, loss_of(told))
+            certified = certified_loss(view, merged)
+            if certified is not None:
+                self._note(merged, loss_of(certified))
         last = len(view.settled)
         if view.status.is_closed and last and last - 1 not in {*self.losses, *self._evaluating}:
             self._evaluating.add(last - 1)
