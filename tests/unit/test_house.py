@@ -257,11 +257,16 @@ def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
             yield from ((alias.name, "") for alias in node.names)
 
 
-@pytest.mark.parametrize("name", ["contracts", "identities"])
-def test_the_contracts_model_takes_nothing_of_the_product(name: str) -> None:
+MODEL = ROOT / "tests" / "support"
+
+
+@pytest.mark.parametrize(
+    "file", [*MODEL.glob("contracts/*.py"), MODEL / "identities.py"], ids=lambda file: file.stem
+)
+def test_the_contracts_model_takes_nothing_of_the_product(file: Path) -> None:
     """Else a fault of the law would be in both, and they would agree."""
-    tree = ast.parse((ROOT / "tests" / "support" / f"{name}.py").read_text(encoding="utf-8"))
+    tree = ast.parse(file.read_text(encoding="utf-8"))
     ours = [item for item in _imported(tree) if item[0].startswith(("atoll", "tests"))]
     modules = {module if module in MAY_NAME else f"{module}.{name}" for module, name in ours}
-    others = {module for module in modules if not module.startswith("tests.support.identities.")}
-    assert others <= MAY_NAME
+    model = ("tests.support.identities.", "tests.support.contracts.")
+    assert {module for module in modules if not module.startswith(model)} <= MAY_NAME
