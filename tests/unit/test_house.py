@@ -177,8 +177,10 @@ def test_fields_and_parameters_have_a_line_each_in_docstrings() -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
+            if not (lists := ITEMS.findall(ast.get_docstring(node, clean=False) or "")):
+                continue
             names = {name for part in node.body for name in _bound(part)} | set(_bound(node))
-            for indent, items in ITEMS.findall(ast.get_docstring(node, clean=False) or ""):
+            for indent, items in lists:
                 spoiled = _run_together(names, items, indent)
                 wrong += [f"{file.relative_to(ROOT)}, {node.name}: {item}" for item in spoiled]
     assert not wrong
@@ -213,9 +215,10 @@ def _documented(node: ast.AST) -> list[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         doc = ast.get_docstring(node) or ""
         return [name for name in _items(doc, "Args:") if name not in _parameters(node)]
-    if not isinstance(node, ast.ClassDef):
+    doc = (ast.get_docstring(node) or "") if isinstance(node, ast.ClassDef) else ""
+    if not isinstance(node, ast.ClassDef) or not any(head in doc for head in ("Args:", "Attrib")):
         return []
-    doc, fields = ast.get_docstring(node) or "", _fields(node)
+    fields = _fields(node)
     makers = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
     given = _parameters(makers[0]) if makers else fields
     wrong = [name for name in _items(doc, "Attributes:") if name not in fields]
