@@ -30,8 +30,9 @@ FAUCET_KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80
 FAUCET = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 """Its address."""
 ASK_SECONDS = 0.1
-START_SECONDS = 60.0
-SAVE_SECONDS = 60.0
+START_SECONDS = 600.0
+"""What does not answer by then hangs: a busy machine starts a chain late."""
+SAVE_SECONDS = 600.0
 KEPT_STATES = 256
 """Of old blocks, in memory; Anvil would otherwise write every state to disk, gigabytes of them."""
 
@@ -67,7 +68,7 @@ class Endpoint:
         self,
         rpc_url: str,
         chain_id: int,
-        patience: float = 10.0,
+        patience: float = 120.0,
         backend: Backend = "anvil",
     ) -> None:
         self.rpc_url = rpc_url

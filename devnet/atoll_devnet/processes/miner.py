@@ -14,7 +14,7 @@ from typing import Any
 
 from atoll.errors import ChainError
 
-HALT_SECONDS = 60.0
+HALT_SECONDS = 600.0
 SHARE = 1 / 8
 """Of the time, at most, that goes into making blocks: on a machine so busy that one takes long,
 more of them would only keep the members from what they have to do in it.

@@ -64,6 +64,7 @@ class Observer:
         losses: on the held-out text after each settled round; `INITIAL` before the first. A
             committee signs a model's with the next round; the last model's is computed here.
         now: the chain's clock, unix seconds.
+        quiet_since: when something last happened, or a member was at work; of the loop's clock.
     """
 
     watched: Watched

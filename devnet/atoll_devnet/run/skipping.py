@@ -20,7 +20,7 @@ from atoll.protocol.obligations import Duty, Obligation, committee_accounts, obl
 from atoll.protocol.types import Address, JobId, Phase
 from atoll.protocol.views import JobView
 from atoll.service.background_tasks import background_tasks
-from atoll.service.control import ask
+from atoll.service.control import StoppedBySignal, ask
 from atoll.service.duties.game import SendMove
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.entries import key_of
@@ -275,6 +275,27 @@ async def _ask(member: Member, vain: frozenset[str]) -> MemberStatus:
     except AtollError:
         return MemberStatus(member.account, -1, never=lacks)
     return told_by(status, member.account, lacks, vain)
+
+
+async def is_anybody_at_work(cluster: Cluster, view: JobView) -> bool:
+    """Whether a member has not taken in what the chain last said of a job, or does something in it.
+
+    Who still gets an update does not count: whoever has it may be gone.
+    """
+    return any(await asyncio.gather(*(_works(member, view) for member in cluster.members)))
+
+
+async def _works(member: Member, view: JobView) -> bool:
+    if not member.process.is_running:
+        return False
+    try:
+        status = await ask(member.folder / "data", "status")
+    except StoppedBySignal:
+        return False
+    except AtollError:
+        return True
+    keys = {key for key in status["under_way"] if f":{DoGetUpdate.kind}:" not in key}
+    return status["taken"] < view.block.number or view.job_id in _jobs(keys)
 
 
 def _is_hopeless(refused: str) -> bool:
