@@ -10,14 +10,17 @@ tests/conftest.py marks with `beyond`, the mutants, and most runs of the contrac
 What waits (whole networks, real chains and nodes) goes first, on two cores three networks at once,
 or five where the cores are quick: their members wait for each other most of the time, and have
 deadlines when they train. What computes has a process a core and takes what is left. A part's
-output is printed whole, when it ends.
+output is printed whole, when it ends. At last comes how much of the cores all took: on a machine
+that others use, too, this alone tells whether the tests have become slower.
 """
 # ruff: noqa: S603, T201 -- fixed commands; it prints
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -40,6 +43,8 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTEC
 ADDITIONS = 1_000_000
 QUICK_NS = 100
 """What an addition takes at most in this Python on cores of the usual speed: 60 as a rule."""
+PR_SET_CHILD_SUBREAPER = 36
+LOOK_SECONDS = 0.1
 COUNTS = re.compile(r"(\d+)(?: tests)? (passed|failed|errors?)\b")
 
 
@@ -135,6 +140,7 @@ class Run:
         self.outcomes: dict[str, Outcome] = {}
 
     def start(self) -> None:
+        threading.Thread(target=self._collect_orphans, daemon=True).start()
         for thread in self._threads:
             thread.start()
 
@@ -149,6 +155,20 @@ class Run:
         for process in self._processes:
             process.terminate()
         os._exit(130)
+
+    def _collect_orphans(self) -> None:
+        """As whoever had them before `adopt_orphans` did: tests wait until processes are gone."""
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            except ChildProcessError:  # nothing runs
+                ended = None
+            with self._starting:
+                parts = {process.pid for process in self._processes}
+            if ended is None or ended.si_pid in parts:  # which its own thread collects
+                time.sleep(LOOK_SECONDS)
+            else:
+                os.waitpid(ended.si_pid, 0)
 
     def _follow(self, part: Part) -> None:
         if awaited := self._chosen.intersection(part.after):
@@ -195,6 +215,21 @@ def outcome(name: str, code: int, text: str) -> Outcome:
     return Outcome(code, counts.get("passed", 0), failed or int(code != 0))
 
 
+def adopt_orphans() -> None:
+    """Has Linux give this process whatever a part leaves behind, as members of networks are.
+
+    What they took of the cores is not counted else: those that started them never collect them.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def seconds_of_cores() -> float:
+    """What all that has ended took."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def newest_commit() -> str:
     """Seeds what is drawn at random, so that a run can be repeated."""
     git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
@@ -213,6 +248,7 @@ def main(arguments: list[str]) -> int:
         return 2
     chosen = tuple(part for part in every if not names or part.name in names)
     print(f"tests: {', '.join(p.name for p in chosen)}; seeded by commit {commit}", flush=True)
+    adopt_orphans()
     run = Run(chosen)
     signal.signal(signal.SIGTERM, run.end)
     signal.signal(signal.SIGINT, run.end)
@@ -220,7 +256,8 @@ def main(arguments: list[str]) -> int:
     run.wait()
     passed = sum(outcome.passed for outcome in run.outcomes.values())
     failed = sum(outcome.failed for outcome in run.outcomes.values())
-    print(f"=== all: {time.monotonic() - started:.0f} s")
+    took = f"{time.monotonic() - started:.0f} s, of cores {seconds_of_cores():.0f} s"
+    print(f"=== all: {took}")
     print(f"tests: {passed} passed, {failed} failed", flush=True)
     return int(failed > 0 or len(run.outcomes) < len(chosen))
 

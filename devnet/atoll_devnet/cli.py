@@ -6,12 +6,14 @@ import asyncio
 import shlex
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from atoll.cli.jobfile import JobFile, Preset, Settings, Text, chosen_job
+from atoll.cli.network_commands import Options, taking
 from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError
 from atoll_devnet.processes.ending import run_until_told
@@ -43,31 +45,48 @@ Stranger = Annotated[
 Report = Annotated[Path | None, typer.Option(help="Write report.json here, too.")]
 
 
+def _cheats(text: str) -> Any:
+    return Annotated[list[str] | None, typer.Option(metavar="NUMBER:NAME", help=text)]
+
+
+def _most(count: int, text: str) -> Any:
+    return Annotated[int | None, typer.Option(min=1, max=count, help=text)]
+
+
+CAST: Final[Options] = {
+    "providers": (_most(64, "Default: the job's seats, or 4."), None),
+    "verifiers": (_most(32, "Default: 3, within the job's bounds."), None),
+    "cheat": (_cheats("A cheating provider."), None),
+    "verifier_cheat": (_cheats("A cheating verifier."), None),
+    "watchers": (
+        Annotated[int, typer.Option(min=0, max=8, help="Outsiders who dispute what is wrong.")],
+        0,
+    ),
+    "watcher_cheat": (_cheats("A lying watcher."), None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who takes part in a run, and who of them cheats how."""
+
+    providers: int | None
+    verifiers: int | None
+    cheat: list[str] | None
+    verifier_cheat: list[str] | None
+    watchers: int
+    watcher_cheat: list[str] | None
+
+
 @app.command("run")
+@taking("cast", CAST, Cast)
 def run_command(
     job: JobFile = None,
     preset: Preset = None,
     data: Text = None,
     set_: Settings = None,
-    providers: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Default: the job's seats, or 4.")
-    ] = None,
-    verifiers: Annotated[
-        int | None, typer.Option(min=1, max=32, help="Default: 3, within the job's bounds.")
-    ] = None,
-    cheat: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NUMBER:NAME", help="A cheating provider."),
-    ] = None,
-    verifier_cheat: Annotated[
-        list[str] | None, typer.Option(metavar="NUMBER:NAME", help="A cheating verifier.")
-    ] = None,
-    watchers: Annotated[
-        int, typer.Option(min=0, max=8, help="Outsiders who dispute what is wrong.")
-    ] = 0,
-    watcher_cheat: Annotated[
-        list[str] | None, typer.Option(metavar="NUMBER:NAME", help="A lying watcher.")
-    ] = None,
+    *,
+    cast: Cast,
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
     skip_windows: SkipWindows = False,
     stranger: Stranger = False,
@@ -87,19 +106,19 @@ def run_command(
             next_step="leave one of the two out",
         )
     spec = chosen_job(job, "demo" if preset is None else preset, data, set_)
-    cheats = parse_cheats(cheat or [], "--cheat")
+    cheats = parse_cheats(cast.cheat or [], "--cheat")
     members = spec.members
-    lies = parse_cheats(verifier_cheat or [], "--verifier-cheat")
-    few = providers or (members.seats if job else 4)
-    most = verifiers or (max(members.min_verifiers, min(3, members.slots)) if job else 3)
+    lies = parse_cheats(cast.verifier_cheat or [], "--verifier-cheat")
+    few = cast.providers or (members.seats if job else 4)
+    most = cast.verifiers or (max(members.min_verifiers, min(3, members.slots)) if job else 3)
     options = RunOptions(
         folder=_new_folder(folder),
         providers=few,
         verifiers=most,
-        watchers=watchers,
+        watchers=cast.watchers,
         cheats=cheats,
         verifier_cheats=lies,
-        watcher_cheats=parse_cheats(watcher_cheat or [], "--watcher-cheat"),
+        watcher_cheats=parse_cheats(cast.watcher_cheat or [], "--watcher-cheat"),
         backend="ganache" if chain == "ganache" else "anvil",
         report=report,
         skip_windows=skip_windows,

@@ -19,8 +19,8 @@ def proxy_of(url: str) -> str | None:
     place = parts.netloc.rpartition("@")[2]
     if _is_this_machine(parts.hostname or "") or proxy_bypass(place):
         return None
-    found = getproxies().get(parts.scheme, "")
-    return _as_url(found) if found else None
+    proxy = getproxies().get(parts.scheme, "")
+    return _as_url(proxy) if proxy else None
 
 
 def proxy_hosts() -> set[str]:

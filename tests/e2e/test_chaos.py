@@ -84,18 +84,6 @@ async def test_the_chain_restarts_and_turns_back(options: Options, display: Disp
     assert [provider(report, seat)["paid_rounds"] for seat in range(4)] == [3, 3, 3, 0]
 
 
-async def test_diverging_training_merges_nothing_and_costs_nobody_a_bond(
-    options: Options, play: Runner
-) -> None:
-    """Short in two rounds running would be a missed duty, so there is one."""
-    job = {"inner.lr": 1000, "inner.steps": 16, "inner.segment": 2, "rounds": 1}
-    report = await play(options(job=job, providers=3, verifiers=1))
-    parties = [*report["providers"], *report["verifiers"]]
-    assert all(party["slashed_wei"] == "0" for party in parties)
-    (only,) = report["rounds"]
-    assert (only["merged"], only["accusations"]) == (0, [])
-
-
 async def test_the_same_run_on_ganache(options: Options, play: Runner) -> None:
     chosen = options(providers=3, verifiers=1, cheats={2: "stale-model"}, backend="ganache")
     report = await play(chosen)
@@ -104,37 +92,3 @@ async def test_the_same_run_on_ganache(options: Options, play: Runner) -> None:
     assert int(report["providers"][2]["slashed_wei"]) > 0
     assert [p["paid_rounds"] for p in report["providers"][:2]] == [2, 2]
     assert report["providers"][2]["paid_rounds"] <= 1  # in round 0 no model is stale
-
-
-async def test_honest_networks_accuse_nobody(options: Options, display: Display) -> None:
-    """Three jobs with three seeds, one after another on one network."""
-    chosen = options(job={"rounds": 1}, providers=3, verifiers=2)
-    async with start(chosen, display) as running:
-        await running.observer.run(is_over)
-        views = [running.observer.view]
-        for seed in range(1, 3):
-            views.append(await _another_job(running, seed))
-    for view in views:
-        assert view is not None
-        (settled_round,) = view.settled
-        assert (settled_round.record.available, settled_round.verdict.merged) == (0b111, 3)
-        said = [entry for body in settled_round.opened_reports.values() for entry in body.entries]
-        assert {entry.seat for entry in said} == {0, 1, 2}
-        assert all(entry.is_valid for entry in said)
-        assert not any(h.penalties for h in (*view.providers.values(), *view.verifiers.values()))
-
-
-async def _another_job(running: Running, seed: int) -> Any:
-    from atoll.job.asking import asking
-    from atoll.job.prepare_manifest import with_program
-    from atoll.protocol.manifest import InitSpec, Manifest
-    from atoll_devnet.run.skipping import skipping
-
-    first = Manifest.from_bytes(running.observer.watched.manifest)
-    other = first.model_copy(update={"init": InitSpec.drawn(seed)})
-    async with asking(running.client.ask) as ask:
-        manifest = await with_program(other, running.client.store, ask)
-    handle = await running.client.submit(manifest, max_spend=10**24)
-    async with skipping(running.cluster, running.observer.watched.display.line):
-        await handle.wait()
-    return await handle.view()

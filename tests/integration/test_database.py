@@ -11,6 +11,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
+from tests.support.patience import PATIENCE
 
 from atoll.chain.database import Database
 from atoll.errors import DiskFull, StorageError
@@ -65,7 +66,7 @@ def _note_at_once(paths: list[Path], started: Barrier) -> None:
 def test_several_processes_make_a_file_at_once(tmp_path: Path) -> None:
     several, count = get_context("spawn"), 4
     paths = [tmp_path / f"{i}.sqlite" for i in range(20)]
-    started = several.Barrier(count, timeout=60)
+    started = several.Barrier(count, timeout=PATIENCE)
     processes = [several.Process(target=_note_at_once, args=(paths, started)) for _ in range(count)]
     for process in processes:
         process.start()

@@ -52,17 +52,17 @@ TERMS: Mapping[str, Any] = {
     "rounds": 1,
     "min_providers": 4,
     "min_verifiers": 2,
-    "train_seconds": 180,
-    "reveal_seconds": 60,
-    "merge_seconds": 90,
-    "audit_seconds": 90,
-    "open_seconds": 40,
-    "key_seconds": 40,
-    "window_seconds": 400,
-    "ready_seconds": 600,
-    "game_seconds": 120,
+    "train_seconds": 900,
+    "reveal_seconds": 240,
+    "merge_seconds": 360,
+    "audit_seconds": 360,
+    "open_seconds": 160,
+    "key_seconds": 160,
+    "window_seconds": 1600,
+    "ready_seconds": 1800,
+    "game_seconds": 480,
 }
-"""Long enough for a slow machine: what is left of a window is skipped."""
+"""Long enough for a machine that has forty things to do: what is left of a window is skipped."""
 
 
 @dataclass(frozen=True)

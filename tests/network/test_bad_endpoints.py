@@ -54,7 +54,7 @@ async def faulty_first(cluster: Cluster, told: Counter[str]) -> AsyncIterator[No
             put_first(member, urls)
         yield
         for one in proxies:
-            told.update(one.told)
+            told.update(one.counts)
 
 
 async def test_no_transaction_duty_or_game_is_lost_to_a_first_endpoint(site: Site) -> None:

@@ -1,6 +1,6 @@
 """The second client reads jobs of the contracts' model: who held what, and what each is paid.
 
-The model (`tests/support/contracts.py`) takes nothing of the product, and neither does the reader:
+The model (`tests/support/contracts/`) takes nothing of the product, and neither does the reader:
 three programs have to agree, the product's machines that play the job among them.
 """
 

@@ -15,8 +15,9 @@ from tests.support.identities import DOMAIN, accounts, cid, digest
 from tests.support.manifests import make_terms
 
 from atoll.protocol import events as ev
+from atoll.protocol.audit_rates import most_duties, rate_in
 from atoll.protocol.audit_reports import AuditEntry, AuditReport
-from atoll.protocol.committee_draws import COMMITTEE, audited_share, draw_duties, draw_seats
+from atoll.protocol.committee_draws import COMMITTEE, draw_audits, draw_duties
 from atoll.protocol.events import ContractEvent
 from atoll.protocol.rounds import apply
 from atoll.protocol.types import (
@@ -159,10 +160,10 @@ class SyntheticJob:
         return moments
 
     def _duties(self, round: RoundIndex) -> Mapping[SlotIndex, tuple[SeatIndex, ...]]:
-        share = audited_share(self.seats, self.terms.share_bps, self.slots)
-        seed, seated = digest(f"audit {round}"), _all(self.seats)
-        drawn = draw_seats(seed, seated, Bitmap(0), share if self.terms.f else self.seats)
-        return draw_duties(seed, drawn, _all(self.slots), is_last=False)
+        seed, seated, terms = digest(f"audit {round}"), _all(self.seats), self.terms
+        rate, left = rate_in(terms, is_last=False), most_duties(terms)
+        drawn = draw_audits(seed, seated, Bitmap(0), rate=rate, left=left)
+        return draw_duties(seed, drawn, _all(self.slots))
 
 
 def _all(count: int) -> Bitmap:

@@ -38,11 +38,11 @@ def kill(pid: int) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    children: list[int] = []
     with suppress(OSError):  # it has ended
         for task in (PROC / str(pid) / "task").iterdir():
-            found += map(int, (task / "children").read_text().split())
-    return found
+            children += map(int, (task / "children").read_text().split())
+    return children
 
 
 def _words(pid: int) -> bytes:

@@ -46,17 +46,17 @@ class Signatures:
     def look(self, members: Iterable[Member]) -> None:
         """Reads every journal; one that cannot be read now is looked at again the next time."""
         for member in members:
-            found = _signed(member)
-            if found is not None:
-                self._compare(member.name, found)
+            signed = _signed(member)
+            if signed is not None:
+                self._compare(member.name, signed)
 
-    def _compare(self, name: str, found: dict[str, bytes]) -> None:
-        for subject, content in found.items():
+    def _compare(self, name: str, signed: dict[str, bytes]) -> None:
+        for subject, content in signed.items():
             before = self._seen.setdefault((name, subject), content)
             if before != content:
                 self.faults.append(f"{name} signed {subject} twice")
         for who, subject in self._seen:
-            if who == name and subject not in found:
+            if who == name and subject not in signed:
                 self.faults.append(f"{name} forgot that it signed {subject}")
 
 

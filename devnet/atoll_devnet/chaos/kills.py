@@ -34,7 +34,9 @@ async def kill_one(storm: Storm) -> None:
         storm.note(f"kills a {member.kind}: {member.name}")
         return
     assert member.process.pid is not None
-    targets = [pid for pid, found in family(member.process.pid).items() if found == kind]
+    targets = [
+        pid for pid, process_kind in family(member.process.pid).items() if process_kind == kind
+    ]
     if targets:
         kill(storm.random.choice(targets))
         storm.note(f"kills a {kind}: {member.name}'s")

@@ -40,24 +40,24 @@ async def storm(config: StormConfig, tell: Tell) -> AsyncIterator[Storm]:
         stack.callback(cluster.stop)
         await cluster.start_chain()
         session = await stack.enter_async_context(open_session(_watching(cluster)))
-        found = Storm(config, cluster, session, tell, Random(config.seed))  # noqa: S311 (repeatable)
-        await _add_spares(found)
-        _set_clocks(found)
+        made = Storm(config, cluster, session, tell, Random(config.seed))  # noqa: S311 (repeatable)
+        await _add_spares(made)
+        _set_clocks(made)
         if links is not None:
-            _lay_links(found, links)
-            found.small_disks = [m for m in cluster.members if m.index == 1]
-            for member in found.small_disks:
+            _lay_links(made, links)
+            made.small_disks = [m for m in cluster.members if m.index == 1]
+            for member in made.small_disks:
                 _mount_small_disk(member, mounts)
-        found.first_block = await cluster.chain.block_number()
+        made.first_block = await cluster.chain.block_number()
         for member in cluster.members:
-            if member not in found.spares:
+            if member not in made.spares:
                 member.process.start()
-        stack.callback(_stop_submitters, found)
-        seen = Seen(lambda: found.views, lambda: found.now, lambda: session.follower.confirmed)
-        work = [found.follow(), skip_windows(cluster, seen, lambda _: None)]
+        stack.callback(_stop_submitters, made)
+        seen = Seen(lambda: made.views, lambda: made.now, lambda: session.follower.confirmed)
+        work = [made.follow(), skip_windows(cluster, seen, lambda _: None)]
         await stack.enter_async_context(background_tasks(work))
-        found.began = time.monotonic()
-        yield found
+        made.began = time.monotonic()
+        yield made
 
 
 def _watching(cluster: Cluster) -> SessionConfig:

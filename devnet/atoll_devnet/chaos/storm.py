@@ -174,14 +174,16 @@ class Storm:
 
     def _submit(self) -> None:
         """One more job where fewer are open; a key has one writer, so one pays at a time."""
-        is_paying = any(one.job is None for one in self.submissions)
-        open_ = [one for one in self.submissions if not one.has_ended]
+        is_paying = any(submitted.job is None for submitted in self.submissions)
+        open_ = [submitted for submitted in self.submissions if not submitted.has_ended]
         if self._is_calm or is_paying or len(open_) >= self.config.at_once:
             return
-        one = submission(self.cluster, self.config.job, len(self.submissions))
-        self.submissions.append(one)
-        one.process.start()
-        self.tell(f"{self.seconds:6.1f} s  {one.name} starts; {self.settled} rounds have settled")
+        submitted = submission(self.cluster, self.config.job, len(self.submissions))
+        self.submissions.append(submitted)
+        submitted.process.start()
+        self.tell(
+            f"{self.seconds:6.1f} s  {submitted.name} starts; {self.settled} rounds have settled"
+        )
 
     def _start_what_ended(self) -> None:
         """As an operator's machine does, some seconds later."""
@@ -198,18 +200,18 @@ class Storm:
                 process.start()
 
     def _look_why(self, name: str, process: MemberProcess) -> None:
-        said = f"{name} ended with code {process.exit_code}: {last_line(process.log_file)[:300]}"
+        ending = f"{name} ended with code {process.exit_code}: {last_line(process.log_file)[:300]}"
         # A key has one writer: who submits while another pays is told so, and starts again.
-        is_second = process.exit_code == 2 and ONE_WRITER in said
+        is_second = process.exit_code == 2 and ONE_WRITER in ending
         if is_second or self._excuses[name] or self._excuses[EVERYONE]:
-            self.tell(f"{self.seconds:6.1f} s  {said}")
+            self.tell(f"{self.seconds:6.1f} s  {ending}")
         else:
-            self.find(said)
+            self.find(ending)
 
     def processes(self) -> Iterator[tuple[str, MemberProcess]]:
         """Of members and submitters, with their names."""
         yield from ((member.name, member.process) for member in self.cluster.members)
-        yield from ((one.name, one.process) for one in self.submissions)
+        yield from ((submitted.name, submitted.process) for submitted in self.submissions)
 
     # --- the end ---
 
@@ -229,7 +231,7 @@ class Storm:
 
     def is_over(self) -> bool:
         """Whether every job that was submitted has ended, and nothing is due in any."""
-        jobs = [one.job for one in self.submissions]
+        jobs = [submitted.job for submitted in self.submissions]
         views = [self.views.get(job) for job in jobs if job is not None]
         return len(views) == len(jobs) and all(
             view is not None and is_over(view, self.now) and not any(keeper_calls(view, self.now))
@@ -280,9 +282,9 @@ def defects(members: Iterable[Member]) -> Iterator[str]:
         lines = iter(text.splitlines())
         for line in lines:
             if '"level": "error"' in line:
-                told = json.loads(line)
-                cause = str(told.get("exception", "")).strip().rpartition("\n")[2]
-                yield f"{member.name}: {told['event']} {told.get('command', '')}: {cause}"
+                entry = json.loads(line)
+                cause = str(entry.get("exception", "")).strip().rpartition("\n")[2]
+                yield f"{member.name}: {entry['event']} {entry.get('command', '')}: {cause}"
             elif line.startswith("Traceback"):
                 cause = next((each for each in lines if not each.startswith(" ")), "")
                 yield f"{member.name}: a traceback in its log: {cause}"

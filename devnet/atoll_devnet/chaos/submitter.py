@@ -65,9 +65,9 @@ def _told_job(log: Path) -> JobId | None:
         return None
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            told: Any = json.loads(line)
+            document: Any = json.loads(line)
         except ValueError:
             continue
-        if isinstance(told, dict) and "handle" in told:
-            return JobId(int(told["job"]))
+        if isinstance(document, dict) and "handle" in document:
+            return JobId(int(document["job"]))
     return None

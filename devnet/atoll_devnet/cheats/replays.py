@@ -28,9 +28,9 @@ def guessed(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
 def always_valid(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs the seat's round and tells its work_tags, whatever the seat says to have come to."""
     pin_torch()
-    told, task = (
+    settled, task = (
         CheckpointCommitments.from_bytes(command.checkpoint_commitments),
         task_of(command, model),
     )
-    own = train_round(replace(task, segments=told.segments), LocalStore(store_dir))
-    return SeatReplay(own.work_tags, None, command.update_root, own.seconds_in_steps)
+    trained = train_round(replace(task, segments=settled.segments), LocalStore(store_dir))
+    return SeatReplay(trained.work_tags, None, command.update_root, trained.seconds_in_steps)

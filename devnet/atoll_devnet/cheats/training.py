@@ -170,10 +170,10 @@ def copied(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
         return made_up.trained
     other = LocalStore(store_dir).read_bytes(Cid.from_bytes(extra[0]), UPDATE_LIMIT)
     # Headers name the round's grids; the values are the other seat's.
-    own, update, head = made_up.trained.update, bytearray(other), made_up.header_length
+    made_up_update, update, head = made_up.trained.update, bytearray(other), made_up.header_length
     lengths = made_up.layout.lengths
     for begin in (0, *[filled(lengths[0])] * (made_up.layout.first is not None)):
-        update[begin : begin + head] = own[begin : begin + head]
+        update[begin : begin + head] = made_up_update[begin : begin + head]
     return replace(made_up.trained, update=bytes(update))
 
 
@@ -188,8 +188,8 @@ def partial(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
 def alternate(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """One segment in even rounds, and says so; all of them in odd ones."""
     del extra
-    one = replace(task, segments=1) if task.round_id.round % 2 == 0 else task
-    return _Round(one, store_dir).trained
+    lazy = replace(task, segments=1) if task.round_id.round % 2 == 0 else task
+    return _Round(lazy, store_dir).trained
 
 
 @providers.WrongWorkTags.train_function.runs
@@ -244,14 +244,14 @@ def noise(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
 def omniscient(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Of every value the one that pulls most against the seats' mean and lies between theirs."""
     del extra
-    own = _Round(task, store_dir)
+    honest = _Round(task, store_dir)
     seats = [SeatIndex(seat) for seat in range(task.manifest.terms.seats) if seat != task.seat]
-    everyone = [own, *(_Round(replace(task, seat=seat), store_dir) for seat in seats)]
+    everyone = [honest, *(_Round(replace(task, seat=seat), store_dir) for seat in seats)]
     moved = {
         name: p - _furthest([seat.delta(name) for seat in everyone])
-        for name, p in own.model.params.items()
+        for name, p in honest.model.params.items()
     }
-    return own.sending(replace(own.last, params=moved))
+    return honest.sending(replace(honest.last, params=moved))
 
 
 def _furthest(deltas: Sequence[Tensor]) -> Tensor:
@@ -348,9 +348,9 @@ class _Round:
         self._last: SeatState | None = None
 
         def kept(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
-            done = run(states, segment, course)
-            self._last = done.state
-            return done
+            ran = run(states, segment, course)
+            self._last = ran.state
+            return ran
 
         self.model: GlobalState = read_global_state(task.manifest, task.global_state_cid, store)
         keeping = Keeping(last=carry(task, store) if keeps else None)

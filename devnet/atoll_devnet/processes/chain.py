@@ -30,8 +30,9 @@ FAUCET_KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80
 FAUCET = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 """Its address."""
 ASK_SECONDS = 0.1
-START_SECONDS = 60.0
-SAVE_SECONDS = 60.0
+START_SECONDS = 600.0
+"""What does not answer by then hangs: a busy machine starts a chain late."""
+SAVE_SECONDS = 600.0
 CONFIRMATIONS = 2
 """Blocks on top of the one that is believed, at most."""
 KEPT_STATES = 256
@@ -49,7 +50,8 @@ class ChainConfig:
 
     Attributes:
         folder: for the log and, with Anvil, the state that a restart continues from.
-        block_seconds: blocks are mined on this interval, full or empty.
+        block_seconds: the least between two blocks of Anvil, which has one when a transaction
+            waits, and seldom else; Ganache mines on this interval, full or empty.
         port: 0 takes a free one.
         options: more of Anvil's own.
     """
@@ -68,7 +70,7 @@ class Endpoint:
         self,
         rpc_url: str,
         chain_id: int,
-        patience: float = 10.0,
+        patience: float = 120.0,
         backend: Backend = "anvil",
     ) -> None:
         self.rpc_url = rpc_url
@@ -221,9 +223,9 @@ class LocalChain(Endpoint):
 
         Raises OSError, HTTPException, ChainError.
         """
-        told = str(ask(self.port, "anvil_dumpState", seconds=SAVE_SECONDS))
+        state = str(ask(self.port, "anvil_dumpState", seconds=SAVE_SECONDS))
         partial = self.state_file.with_suffix(".partial")
-        partial.write_bytes(gzip.decompress(bytes.fromhex(told[2:])))
+        partial.write_bytes(gzip.decompress(bytes.fromhex(state[2:])))
         partial.replace(self.state_file)
 
     def _end(self) -> None:
@@ -280,6 +282,11 @@ class LocalChain(Endpoint):
     def check(self) -> None:
         """Raises ProcessFailed if the chain ended by itself."""
         self._process.check()
+
+    def hasten(self) -> None:
+        """Has a block be made soon, although no transaction waits for one."""
+        if self._miner is not None:
+            self._miner.hasten()
 
     async def reorg(self, depth: int) -> None:
         """Replaces the newest `depth` blocks by empty ones. Anvil only."""

@@ -48,7 +48,7 @@ class ClusterConfig:
         watchers: outsiders who replay settled rounds and dispute what is wrong.
         provider_cheats, verifier_cheats, watcher_cheats: name of the cheat by seat or index.
         confirmations: blocks on top of an event before anyone acts on it.
-        block_seconds: the chain's interval.
+        block_seconds: as in `ChainConfig`.
         deployment: what the contracts start with; None takes the development network's.
         chain_port: 0 takes a free one.
         in_order: member i takes seat or slot i, and a job opens once all are in.

@@ -92,7 +92,7 @@ class FaultyRpc:
         only: the faults that occur; None for all of `FAULTS`, and BUSY.
         methods: which questions get them; None for all.
         lost: questions that do not come to the node where their answer is a fault.
-        told: how often each fault was told.
+        counts: how often each fault was told.
         on_fault: is called for each.
     """
 
@@ -102,7 +102,7 @@ class FaultyRpc:
     only: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
     lost: tuple[str, ...] = ()
-    told: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     url: str = ""
     on_fault: Callable[[], None] = lambda: None
@@ -116,7 +116,7 @@ class FaultyRpc:
         self.asked[method] += 1
         fault = self._draw(method)
         if fault == STALE:
-            self.told[fault] += 1
+            self.counts[fault] += 1
             self.on_fault()
             text = await self._as_of_old(json.loads(body))
             return web.Response(text=text, content_type="application/json")
@@ -126,11 +126,11 @@ class FaultyRpc:
             text = await self._asked(body)
         if fault is None:
             return web.Response(text=text, content_type="application/json")
-        self.told[fault] += 1
+        self.counts[fault] += 1
         self.on_fault()
         if fault in BY_STATUS:
-            status, headers, said = BY_STATUS[fault]
-            return web.Response(status=status, headers=headers, text=said(json.loads(text)))
+            status, headers, body_of = BY_STATUS[fault]
+            return web.Response(status=status, headers=headers, text=body_of(json.loads(text)))
         changed = {**FAULTS, **TROUBLE}[fault](json.loads(text))
         return web.Response(body=changed.encode("utf-8", "surrogateescape"))
 
@@ -152,9 +152,9 @@ class FaultyRpc:
             return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": taken})
         asked["params"] = [hex(last) if each in OF_NEWEST else each for each in params]
         answer = json.loads(await self._asked(json.dumps(asked).encode()))
-        found = answer.get("result")
-        one = found[0] if isinstance(found, list) and found else found
-        place = one.get("blockNumber", one.get("number")) if isinstance(one, dict) else None
+        result = answer.get("result")
+        first = result[0] if isinstance(result, list) and result else result
+        place = first.get("blockNumber", first.get("number")) if isinstance(first, dict) else None
         if isinstance(place, str) and int(place, 16) > last:
             answer["result"] = None
         if asked["method"] == "eth_blockNumber":

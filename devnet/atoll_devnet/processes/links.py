@@ -166,13 +166,13 @@ def free_network(first: int) -> str:
     """
     count = len(NETWORKS)
     turned = (NETWORKS[(first + step) % count] for step in range(count))
-    found = next((network for network in turned if not _is_ours(f"{network}.1")), None)
-    if found is None:
+    network_free = next((network for network in turned if not _is_ours(f"{network}.1")), None)
+    if network_free is None:
         raise ConfigError(
             f"every network from {NETWORKS[0]} to {NETWORKS[-1]} is in use here",
             next_step="end another bench",
         )
-    return found
+    return network_free
 
 
 def _is_ours(address: str) -> bool:

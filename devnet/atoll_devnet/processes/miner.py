@@ -1,4 +1,4 @@
-"""Makes a development chain's blocks, one an interval, from a thread of its own."""
+"""Makes a development chain's blocks from a thread of its own: one when a transaction waits."""
 
 from __future__ import annotations
 
@@ -7,17 +7,56 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from threading import Event, Lock, Thread
 from typing import Any
 
 from atoll.errors import ChainError
 
-HALT_SECONDS = 60.0
+HALT_SECONDS = 600.0
 SHARE = 1 / 8
 """Of the time, at most, that goes into making blocks: on a machine so busy that one takes long,
 more of them would only keep the members from what they have to do in it.
 """
+LOOK_SECONDS = 0.05
+"""Between two questions whether a transaction waits."""
+SETTLING = 3
+"""Empty blocks that follow one with transactions at once: members wait for some to confirm it."""
+IDLE = 4
+"""Intervals between two blocks of which nobody wants any: they only tell what time it is."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """When a block is due: soon where a transaction waits, seldom where nobody wants one.
+
+    What follows the chain does some work for each block, so those that tell nothing are few.
+
+    Attributes:
+        seconds: the least between two blocks.
+        soonest: when the next block may be made.
+        unwanted: blocks since the last that was wanted.
+    """
+
+    seconds: float
+    soonest: float
+    unwanted: int = 0
+
+    def is_due(self, now: float, *, is_wanted: bool) -> bool:
+        """Whether to make a block now.
+
+        Args:
+            is_wanted: a transaction waits, or somebody asked for a block.
+        """
+        idle_until = self.soonest + (IDLE - 1) * self.seconds
+        is_of_use = is_wanted or self.unwanted < SETTLING
+        return now >= (self.soonest if is_of_use else idle_until)
+
+    def made(self, began: float, ended: float, *, was_wanted: bool) -> None:
+        """Takes note of a block."""
+        self.unwanted = 0 if was_wanted else self.unwanted + 1
+        self.soonest = began + max(self.seconds, (ended - began) / SHARE)
 
 
 class Miner:
@@ -26,21 +65,28 @@ class Miner:
     Anvil keeps an interval itself, but takes it back without waiting for a block that is queued or
     half made. One that comes while it reorganises stands on blocks that are gone; one that comes
     while it tells its state leaves what the transactions did without the transactions.
+
+    Args:
+        seconds: the least between two blocks.
     """
 
     def __init__(self, port: int, seconds: float) -> None:
         self._port, self._seconds = port, seconds
-        self._making, self._ended = Lock(), Event()
+        self._making, self._ended, self._hastened = Lock(), Event(), Event()
         self._is_halted = False
 
     def start(self) -> None:
-        """Begins with a block after the first interval; goes on until `end`."""
+        """Makes blocks until `end`."""
         Thread(target=self._run, name="miner", daemon=True).start()
 
     def end(self) -> None:
         """Asks for no more blocks, halted or not."""
         self._ended.set()
         self.go_on()
+
+    def hasten(self) -> None:
+        """Has a block be made soon, although no transaction waits."""
+        self._hastened.set()
 
     def halt(self) -> None:
         """Returns once no block is being made; none is until `go_on`.
@@ -68,14 +114,28 @@ class Miner:
             self.go_on()
 
     def _run(self) -> None:
-        due = time.monotonic() + self._seconds
-        while not self._ended.wait(max(0.0, due - time.monotonic())):
+        pace = Pace(self._seconds, time.monotonic() + self._seconds)
+        while not self._ended.wait(max(LOOK_SECONDS, pace.soonest - time.monotonic())):
             with self._making, suppress(OSError, HTTPException):  # it pauses, or has just ended
-                began = time.monotonic()
                 if not self._ended.is_set():
-                    ask(self._port, "evm_mine")
-            ended = time.monotonic()
-            due = max(due + self._seconds, began + (ended - began) / SHARE)
+                    self._make_if_due(pace)
+
+    def _make_if_due(self, pace: Pace) -> None:
+        """One block, or none."""
+        began = time.monotonic()
+        is_wanted = self._hastened.is_set() or has_transactions(self._port)
+        if pace.is_due(began, is_wanted=is_wanted):
+            self._hastened.clear()
+            ask(self._port, "evm_mine")
+            pace.made(began, time.monotonic(), was_wanted=is_wanted)
+
+
+def has_transactions(port: int) -> bool:
+    """Whether any waits that a block could take.
+
+    Raises what `ask` raises.
+    """
+    return int(ask(port, "txpool_status")["pending"], 16) > 0
 
 
 def ask(port: int, method: str, *params: object, seconds: float | None = None) -> Any:

@@ -51,14 +51,14 @@ def find_node() -> Path:
         ConfigError: there is none.
     """
     beside = Path(sys.executable).with_name("node")
-    found = shutil.which("node") or (str(beside) if beside.exists() else None)
-    if found is None:
+    program = shutil.which("node") or (str(beside) if beside.exists() else None)
+    if program is None:
         raise ConfigError(
             "Node.js, which runs Ganache and npm, was not found",
             next_step="install Node.js 20 or later (in a checkout `make setup` does), or set "
             "ATOLL_ANVIL=/path/to/anvil",
         )
-    return Path(found)
+    return Path(program)
 
 
 def find_ganache() -> Path:
@@ -96,14 +96,14 @@ def _install(name: str, package: str, folder: Path) -> None:
         raise ConfigError(f"npm, which installs {name}, was not found", next_step=by_hand)
     folder.mkdir(parents=True, exist_ok=True)
     program = [npm] if npm is not None else [str(node), str(cli)]
-    done = subprocess.run(  # noqa: S603  (a fixed command)
+    installed = subprocess.run(  # noqa: S603  (a fixed command)
         [*program, "install", "--prefix", str(folder), *QUIETLY, package],
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
+    if installed.returncode != 0:
+        reason = (installed.stderr.strip().splitlines() or ["no output"])[-1]
         raise ConfigError(f"npm could not install {package}: {reason}", next_step=by_hand)
 
 

@@ -89,12 +89,12 @@ class Metrics:
     @classmethod
     def of(cls, member: Member) -> Metrics:
         data: Any = read_metrics(member.metrics_file)
-        found: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        by_round: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         for rounds in data.get("jobs", {}).values():
             for round_, names in rounds.items():
                 for name, value in names.items():
-                    found[int(round_)][name] += value
-        return cls(found, data.get("gas", {}))
+                    by_round[int(round_)][name] += value
+        return cls(by_round, data.get("gas", {}))
 
     def of_round(self, round_: int, name: str) -> float:
         return self.rounds.get(round_, {}).get(name, 0.0)

@@ -64,6 +64,7 @@ class Observer:
         losses: on the held-out text after each settled round; `INITIAL` before the first. A
             committee signs a model's with the next round; the last model's is computed here.
         now: the chain's clock, unix seconds.
+        quiet_since: when something last happened, or a member was at work; of the loop's clock.
     """
 
     watched: Watched
@@ -140,9 +141,9 @@ class Observer:
         if not self.is_evaluated:
             return
         for merged in range(len(view.settled)):
-            told = certified_loss(view, merged)
-            if told is not None:
-                self._note(merged, loss_of(told))
+            certified = certified_loss(view, merged)
+            if certified is not None:
+                self._note(merged, loss_of(certified))
         last = len(view.settled)
         if view.status.is_closed and last and last - 1 not in {*self.losses, *self._evaluating}:
             self._evaluating.add(last - 1)

@@ -83,8 +83,8 @@ def _outsiders(terms: Mapping[str, Any]) -> str:
 def _cheat(cheat: Mapping[str, Any]) -> str:
     if not cheat["caught"]:
         return f"{cheat['who']}, {cheat['cheat']}: not caught"
-    found = f"caught in round {cheat['round']} by {cheat['by']}"
-    return f"{cheat['who']}, {cheat['cheat']}: {found}; slashed {_tokens(cheat['slashed_wei'])}"
+    outcome = f"caught in round {cheat['round']} by {cheat['by']}"
+    return f"{cheat['who']}, {cheat['cheat']}: {outcome}; slashed {_tokens(cheat['slashed_wei'])}"
 
 
 def _members(report: Mapping[str, Any]) -> Table:

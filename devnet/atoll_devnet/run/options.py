@@ -17,15 +17,15 @@ from atoll_devnet.processes.chain import Backend
 
 UNHURRIED: Final[Mapping[str, int | str]] = MappingProxyType(
     {
-        "windows.train": 600,
-        "windows.reveal": 60,
-        "windows.merge": 90,
-        "windows.audit": 600,
-        "windows.open": 40,
-        "windows.key": 60,
-        "windows.window": 960,
-        "windows.game": 480,
-        "windows.ready": 900,
+        "windows.train": 900,
+        "windows.reveal": 240,
+        "windows.merge": 360,
+        "windows.audit": 900,
+        "windows.open": 160,
+        "windows.key": 240,
+        "windows.window": 1920,
+        "windows.game": 960,
+        "windows.ready": 1800,
         "lifetime": "1d",
     }
 )

@@ -16,9 +16,11 @@ from atoll.dashboard.page import write_page
 from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
+from atoll.job.draft import Draft
 from atoll.job.handle import JobHandle
 from atoll.job.ledger.ledger import Ledger
 from atoll.job.ledger.overview import Beside, Sample
+from atoll.job.spec import JobSpec
 from atoll.protocol.keeper_calls import keeper_calls
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Address, JobId, Phase
@@ -36,15 +38,18 @@ from atoll_devnet.report.measured import RunResult
 from atoll_devnet.report.observer import Observer, Watched
 from atoll_devnet.report.run_document import build_report, slashed_honest, write_report
 from atoll_devnet.run.options import RunOptions, with_text
-from atoll_devnet.run.skipping import Seen, skip_windows
+from atoll_devnet.run.skipping import Seen, is_anybody_at_work, skip_windows
 from atoll_devnet.run.stranger import Stranger, near
 
 START_SECONDS = 300.0
-"""A job that has not opened by then will not: its members refuse it, and their logs say why."""
+"""A job in which nothing has happened for so long will not open: its members refuse it, and their
+logs say why."""
 QUIET_SECONDS = 30.0
-"""After this long without an event, whoever has not claimed is taken to be gone."""
+"""After this long in which nothing happens, whoever has not claimed is taken to be gone."""
 GIVE_UP_SECONDS = 15.0
 """So long a job that has begun waits for members when nothing is left that could bring one back."""
+HEAR_SECONDS = 5.0
+"""Without an event, until members are asked whether they are at work: a machine may be slow."""
 LOOK_SECONDS = 0.5
 MAX_SPEND = str(SUBMITTER_TOKENS)
 DECIMALS = 6
@@ -134,18 +139,59 @@ async def _submit(
     """Submits the job, and looks at it until the stack ends."""
     client = await stack.enter_async_context(_client(cluster, worker))
     draft = await client.draft(with_text(options.job))
-    job, manifest = await client.submit(draft, max_spend=MAX_SPEND), draft.manifest
-    display.line(f"job {job.id} submitted: {manifest.terms.rounds} rounds")
-    session = await stack.enter_async_context(open_session(_watching(client, job.id)))
-    names = _names(cluster)
-    watched = Watched(session, job.id, manifest.to_bytes(), worker, names, display)
-    running = Running(cluster, client, job, Observer(watched), worker)
-    seen = _seen(running.observer)
-    work = [_give_up(running)]
-    if options.skip_windows:
-        work.append(skip_windows(cluster, seen, display.line))
-    await stack.enter_async_context(background_tasks(work))
-    return running
+    around = _Around(cluster, client, worker, display)
+    return await stack.enter_async_context(around.running(draft, skips=options.skip_windows))
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What the jobs of a run have in common."""
+
+    cluster: Cluster
+    client: Client
+    worker: Worker
+    display: Display
+
+    @asynccontextmanager
+    async def running(self, job: Draft | Manifest, *, skips: bool) -> AsyncIterator[Running]:
+        """Submits a job, and looks at it until the context ends.
+
+        Args:
+            skips: whether its windows are.
+        """
+        handle = await self.client.submit(job, max_spend=MAX_SPEND)
+        manifest = job if isinstance(job, Manifest) else job.manifest
+        self.display.line(f"job {handle.id} submitted: {manifest.terms.rounds} rounds")
+        async with open_session(_watching(self.client, handle.id)) as session:
+            watched = Watched(
+                session,
+                handle.id,
+                manifest.to_bytes(),
+                self.worker,
+                _names(self.cluster),
+                self.display,
+            )
+            observer = Observer(watched, quiet_since=asyncio.get_running_loop().time())
+            running = Running(self.cluster, self.client, handle, observer, self.worker)
+            work = [_give_up(running), _hear_members(running)]
+            if skips:
+                work.append(skip_windows(self.cluster, _seen(running.observer), self.display.line))
+            async with background_tasks(work):
+                yield running
+
+
+@asynccontextmanager
+async def another_job(running: Running, job: JobSpec | Manifest) -> AsyncIterator[Running]:
+    """One more job on a network whose last is over; its windows are skipped.
+
+    Args:
+        running: any earlier job of the network.
+    """
+    watched = running.observer.watched
+    around = _Around(running.cluster, running.client, running.worker, watched.display)
+    made = job if isinstance(job, Manifest) else await running.client.draft(with_text(job))
+    async with around.running(made, skips=True) as more:
+        yield replace(more, stranger=running.stranger)
 
 
 async def _attacked(running: Running, stranger: Stranger, stack: AsyncExitStack) -> Running:
@@ -164,6 +210,17 @@ def _seen(observer: Observer) -> Seen:
 
     follower = observer.watched.session.follower
     return Seen(views, lambda: observer.now, lambda: follower.confirmed)
+
+
+async def _hear_members(running: Running) -> None:
+    """Has it be quiet only while no member is at work, so that no clock says who is gone."""
+    observer, clock = running.observer, asyncio.get_running_loop().time
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        if observer.view is None or _quiet_seconds(observer) < HEAR_SECONDS:
+            continue
+        if await is_anybody_at_work(running.cluster, observer.view):
+            observer.quiet_since = clock()
 
 
 async def _give_up(running: Running) -> None:
@@ -206,14 +263,12 @@ def _watchful(running: Running) -> Callable[[Observer], bool]:
 
     Raises ProcessFailed or ProtocolError then.
     """
-    clock = asyncio.get_running_loop().time
-    started = clock()
 
     def until(observer: Observer) -> bool:
         running.cluster.check()
-        if not _has_begun(observer.view) and clock() - started > START_SECONDS:
+        if not _has_begun(observer.view) and _quiet_seconds(observer) > START_SECONDS:
             raise ProtocolError(
-                f"the job did not start within {START_SECONDS:.0f} seconds",
+                f"the job does not start: for {START_SECONDS:.0f} seconds nothing happened",
                 next_step=f"read the members' logs: {running.cluster.folder}/*/log",
             )
         return is_over(observer)
@@ -302,7 +357,7 @@ def _watching(client: Client, job: JobId) -> SessionConfig:
     return SessionConfig(
         rpc_urls=submitting.rpc_urls,
         deployment=submitting.deployment,
-        folder=client.home / "observer",
+        folder=client.home / f"observer-{job}",
         store=submitting.store,
         jobs=frozenset({job}),
         confirmations=0,

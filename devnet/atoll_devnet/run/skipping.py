@@ -20,7 +20,7 @@ from atoll.protocol.obligations import Duty, Obligation, committee_accounts, obl
 from atoll.protocol.types import Address, JobId, Phase
 from atoll.protocol.views import JobView
 from atoll.service.background_tasks import background_tasks
-from atoll.service.control import ask
+from atoll.service.control import StoppedBySignal, ask
 from atoll.service.duties.game import SendMove
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.entries import key_of
@@ -34,7 +34,7 @@ from atoll_node.duties.commit import shown_from
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 0.25
 """Between two questions to whoever was at work last: they are cheaper than a look at the chain."""
-OWN = frozenset({KeeperCallKind.CLAIM, KeeperCallKind.RELEASE})
+UNAWAITED = frozenset({KeeperCallKind.CLAIM, KeeperCallKind.RELEASE})
 """What nobody waits for: who is gone never takes it."""
 EVERYTHING = frozenset(Duty)
 NO_JOBS: frozenset[int] = frozenset()
@@ -44,7 +44,7 @@ FAR = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MemberStatus:
     """What a member's process says of itself, and what it is known never to do.
 
     Attributes:
@@ -108,7 +108,7 @@ def _owed(view: JobView, account: Address, now: int) -> Iterator[Obligation]:
             yield owed
 
 
-def is_waiting(view: JobView, now: int, members: Sequence[Told], since: int) -> bool:
+def is_waiting(view: JobView, now: int, members: Sequence[MemberStatus], since: int) -> bool:
     """Whether everybody only waits: nothing is owed or due, and nobody is at work.
 
     Args:
@@ -120,20 +120,22 @@ def is_waiting(view: JobView, now: int, members: Sequence[Told], since: int) -> 
     return not any(_is_for_others(view, item.call) for item in keeper_calls(view, now))
 
 
-def is_at_work(view: JobView, now: int, told: Told, since: int, mute: Collection[Address]) -> bool:
+def is_at_work(
+    view: JobView, now: int, member: MemberStatus, since: int, mute: Collection[Address]
+) -> bool:
     """Whether it computes or sends, has not taken the last event, or owes what it will do. Who
     computes and sends nothing has no move to make.
 
     Args:
         mute: accounts that never sign.
     """
-    if view.job_id in told.busy or told.taken < max(since, view.block.number):
+    if view.job_id in member.busy or member.taken < max(since, view.block.number):
         return True
-    never = told.never if view.job_id in told.plays_on else told.never | {Duty.MOVE}
+    never = member.never if view.job_id in member.plays_on else member.never | {Duty.MOVE}
     # Until half of MERGE is over, a vote waits for updates that are not here.
-    if view.job_id in told.lacks and view.open is not None and now < view.open.half_merge:
+    if view.job_id in member.lacks and view.open is not None and now < view.open.half_merge:
         never |= {Duty.VOTE}
-    owes = (owed for owed in _owed(view, told.account, now) if owed.duty not in never)
+    owes = (owed for owed in _owed(view, member.account, now) if owed.duty not in never)
     return any(not _is_for_nothing(view, owed, mute) for owed in owes)
 
 
@@ -148,7 +150,7 @@ def _is_for_nothing(view: JobView, owed: Obligation, mute: Collection[Address]) 
 
 def _is_for_others(view: JobView, call: KeeperCallKind) -> bool:
     """Whether somebody will make that call; what is burnt is burnt once the job is closed."""
-    return call not in OWN and (call is not KeeperCallKind.BURN or view.phase is Phase.CLOSED)
+    return call not in UNAWAITED and (call is not KeeperCallKind.BURN or view.phase is Phase.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +163,8 @@ class Seen:
 
     def moment(self) -> int | None:
         """The soonest of all jobs' next moments."""
-        found = (next_moment(view, self.now()) for view in self.views().values())
-        return min((moment for moment in found if moment is not None), default=None)
+        moments = (next_moment(view, self.now()) for view in self.views().values())
+        return min((moment for moment in moments if moment is not None), default=None)
 
 
 @asynccontextmanager
@@ -202,34 +204,38 @@ async def skip_windows(cluster: Cluster, seen: Seen, tell: Callable[[str], None]
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         # Who was at work a moment ago mostly is: while it is, nobody else is asked, or looked at.
-        one = await _ask(last, _in_vain(list(cluster.members), seen.views()))
+        each = await _ask(last, _in_vain(list(cluster.members), seen.views()))
         mute = _mute(cluster)
-        if _is_busy(one, seen.views(), seen.now(), moved_at, mute):
+        if _is_busy(each, seen.views(), seen.now(), moved_at, mute):
             continue
         views, now, moment = dict(seen.views()), seen.now(), seen.moment()
         if moment is None:
             continue
         members = list(cluster.members)
         vain = _in_vain(members, views)
-        told = await asyncio.gather(*(_ask(member, vain) for member in members))
+        statuses = await asyncio.gather(*(_ask(member, vain) for member in members))
         # All are of the same moment only if no event came while the members were asked, and what
         # they sent before has been seen by everybody.
-        since = max(moved_at, *(one.sent for one in told))
+        since = max(moved_at, *(each.sent for each in statuses))
         if dict(seen.views()) != views or seen.moment() != moment or seen.block() < since:
             continue
-        if all(is_waiting(view, seen.now(), told, since) for view in views.values()):
+        if all(is_waiting(view, seen.now(), statuses, since) for view in views.values()):
             moved_at = await _move(cluster.chain, moment, moment - now)
             tell(f"nobody has anything to do for {moment - now} s: the chain's clock skips them")
             continue
-        by_member = zip(members, told, strict=True)
-        busy = (m for m, one in by_member if _is_busy(one, views, seen.now(), moved_at, mute))
+        by_member = zip(members, statuses, strict=True)
+        busy = (m for m, each in by_member if _is_busy(each, views, seen.now(), moved_at, mute))
         last = next(busy, last)
 
 
 def _is_busy(
-    told: Told, views: Mapping[JobId, JobView], now: int, since: int, mute: Collection[Address]
+    member: MemberStatus,
+    views: Mapping[JobId, JobView],
+    now: int,
+    since: int,
+    mute: Collection[Address],
 ) -> bool:
-    return any(is_at_work(view, now, told, since, mute) for view in views.values())
+    return any(is_at_work(view, now, member, since, mute) for view in views.values())
 
 
 def _lacks(member: Member) -> frozenset[Duty]:
@@ -259,16 +265,37 @@ def in_vain(view: JobView, silent: Collection[Address]) -> frozenset[str]:
     )
 
 
-async def _ask(member: Member, vain: frozenset[str]) -> Told:
+async def _ask(member: Member, vain: frozenset[str]) -> MemberStatus:
     """One that does not answer is at work, unless its process has ended."""
     lacks = _lacks(member)
     if not member.process.is_running:
-        return Told(member.account, FAR, never=lacks)
+        return MemberStatus(member.account, FAR, never=lacks)
     try:
         status = await ask(member.folder / "data", "status")
     except AtollError:
-        return Told(member.account, -1, never=lacks)
+        return MemberStatus(member.account, -1, never=lacks)
     return told_by(status, member.account, lacks, vain)
+
+
+async def is_anybody_at_work(cluster: Cluster, view: JobView) -> bool:
+    """Whether a member has not taken in what the chain last said of a job, or does something in it.
+
+    Who still gets an update does not count: whoever has it may be gone.
+    """
+    return any(await asyncio.gather(*(_works(member, view) for member in cluster.members)))
+
+
+async def _works(member: Member, view: JobView) -> bool:
+    if not member.process.is_running:
+        return False
+    try:
+        status = await ask(member.folder / "data", "status")
+    except StoppedBySignal:
+        return False
+    except AtollError:
+        return True
+    keys = {key for key in status["under_way"] if f":{DoGetUpdate.kind}:" not in key}
+    return status["taken"] < view.block.number or view.job_id in _jobs(keys)
 
 
 def _is_hopeless(refused: str) -> bool:
@@ -278,7 +305,7 @@ def _is_hopeless(refused: str) -> bool:
 
 def told_by(
     status: Mapping[str, Any], account: Address, never: frozenset[Duty], vain: frozenset[str]
-) -> Told:
+) -> MemberStatus:
     """From what a service answers of its status.
 
     Args:
@@ -291,7 +318,7 @@ def told_by(
     lacks = _jobs(wanted & vain) - _jobs(wanted - vain)
     moves = (move for move in status["failing"] if move["command"].startswith(key_of(SendMove, "")))
     plays_on = frozenset(int(move["job"]) for move in moves if not _is_hopeless(move["text"]))
-    return Told(account, status["taken"], busy, plays_on, never, lacks, status["sent"])
+    return MemberStatus(account, status["taken"], busy, plays_on, never, lacks, status["sent"])
 
 
 def _key(failing: Mapping[str, Any]) -> str:
@@ -309,6 +336,7 @@ async def _move(chain: LocalChain, moment: int, seconds: int) -> int:
             await chain.rpc("evm_setNextBlockTimestamp", moment)
         else:
             await chain.rpc("evm_increaseTime", seconds)
+        chain.hasten()
     try:
         return int(str(await chain.rpc("eth_blockNumber")), 16) + 1
     except ChainError:  # it restarts; nobody waits for a block that it had

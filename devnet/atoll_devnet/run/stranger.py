@@ -234,12 +234,12 @@ class Stranger:
         besieged = set[int]()
         async with asyncio.TaskGroup() as group:
             while True:
-                found = {*self.near.ports, *_announced(views())} - besieged
-                for port in found:
+                new = {*self.near.ports, *_announced(views())} - besieged
+                for port in new:
                     for _ in range(SILENT):
                         group.create_task(self._linger(port, b"", Deed.SILENCE))
                     group.create_task(self._linger(port, request, Deed.UNREAD))
-                besieged |= found
+                besieged |= new
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _linger(self, port: int, says: bytes, deed: Deed) -> None:
@@ -299,8 +299,8 @@ def check_deeds(deeds: Mapping[str, int]) -> None:
 
 def _announced(views: Mapping[JobId, JobView]) -> set[int]:
     """Ports of this machine that others than the stranger have announced as gateways."""
-    told = (one for view in views.values() for one in view.gateways.items())
-    ports = (_port_here(url) for account, url in told if account not in ACCOUNTS)
+    announced = (item for view in views.values() for item in view.gateways.items())
+    ports = (_port_here(url) for account, url in announced if account not in ACCOUNTS)
     return {port for port in ports if port is not None}
 
 

@@ -93,7 +93,9 @@ def next_exponents(
     layout: Layout,
     rows: Sequence[VectorRow],
     target: Target | None,
-    bounds: tuple[int, int],
+    *,
+    low: int,
+    high: int,
 ) -> dict[str, int]:
     """The next round's grid exponents.
 
@@ -102,11 +104,10 @@ def next_exponents(
         rows: the merged updates in grid steps, each flat in layout order. A row may be longer;
             coefficients of a transform are taken where the coordinates they stand for begin.
         target: the codec's; None where its grid never moves.
-        bounds: lowest and highest exponent the manifest allows.
+        low, high: the bounds of exponents that the manifest allows.
     """
     if target is None:
         return dict(exponents)
-    low, high = bounds
     moved = {}
     for name, _, span in layout.spans():
         move = middle_vote([_vote_of(row, span, target) for row in rows])

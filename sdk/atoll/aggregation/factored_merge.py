@@ -29,10 +29,10 @@ def merged_factored(
     f: int, factored: Sequence[FactoredMoments], places: FactoredLayout
 ) -> Float32Vector:
     """The merged sums of these updates, the rule bearing f bad ones; laid out as theirs."""
-    found = largest_but(passed_over(f, len(factored)), factored)
+    limited = largest_but(passed_over(f, len(factored)), factored)
     for group in places.groups():
-        np.minimum(found[group], _limit(group, factored), out=found[group])
-    return found
+        np.minimum(limited[group], _limit(group, factored), out=limited[group])
+    return limited
 
 
 def passed_over(f: int, updates: int) -> int:
@@ -45,14 +45,14 @@ def largest_but(f: int, factored: Sequence[FactoredMoments]) -> Float32Vector:
 
     Non-negative floats are ordered as their bits, so integers are compared.
     """
-    found = np.empty(len(factored[0]), dtype=np.uint32)
+    largest = np.empty(len(factored[0]), dtype=np.uint32)
     size = max(1, _AT_ONCE // len(factored))
-    for at in range(0, len(found), size):
+    for at in range(0, len(largest), size):
         span = slice(at, at + size)
         values = np.stack([each[span] for each in factored])
         place = len(factored) - 1 - f
-        found[span] = np.partition(values, place, axis=0)[place]
-    return found.view(np.float32)
+        largest[span] = np.partition(values, place, axis=0)[place]
+    return largest.view(np.float32)
 
 
 def _limit(group: slice, factored: Sequence[FactoredMoments]) -> np.float32:

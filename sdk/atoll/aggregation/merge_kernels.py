@@ -98,11 +98,11 @@ class MergeKernels:
 @lru_cache(maxsize=1)
 def kernels() -> MergeKernels | None:
     """The compiled passes, or None where they cannot be had or do not agree."""
-    found = accepted("the merge's passes", lambda: MergeKernels(load_library(SOURCE)), _parted)
-    return None if isinstance(found, Unusable) else found
+    library = accepted("the merge's passes", lambda: MergeKernels(load_library(SOURCE)), _parted)
+    return None if isinstance(library, Unusable) else library
 
 
-def _parted(found: MergeKernels) -> list[str]:
+def _parted(passes: MergeKernels) -> list[str]:
     """The passes that do not give the numpy path's bits here."""
     n, d = 9, 1500
     mixed = (np.arange(n * d, dtype=np.int64) * 2654435761 % 255 - 127).astype(np.int8)
@@ -112,13 +112,13 @@ def _parted(found: MergeKernels) -> list[str]:
     weights = [(1 << 20) + i for i in range(n)]
     plan, parted = PassPlan(threads=1), []
     for rows in (list(mixed.reshape(n, d)), list(extreme)):
-        if not np.array_equal(found.gram(rows, plan), gram_numpy(rows, plan)):
+        if not np.array_equal(passes.gram(rows, plan), gram_numpy(rows, plan)):
             parted.append("gram")
-        sums = found.weighted_sums(rows, weights, plan)
+        sums = passes.weighted_sums(rows, weights, plan)
         if not np.array_equal(sums, weighted_sums_numpy(rows, weights, plan)):
             parted.append("weighted sums")
         for mask in (None, mask_nn):
-            trimmed = found.trimmed_sums(rows, 2, mask, plan)
+            trimmed = passes.trimmed_sums(rows, 2, mask, plan)
             if not np.array_equal(trimmed, trimmed_sums_numpy(rows, 2, mask, plan)):
                 parted.append("trimmed sums")
     return parted

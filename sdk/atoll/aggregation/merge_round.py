@@ -147,8 +147,8 @@ def merge(
         data_seed: of the round's training; updates are dithered under it.
         manifest: its robust rule, outer optimiser, grid bounds and minimum of providers.
     """
-    found = merge_updates(state, updates, record=record, data_seed=data_seed, manifest=manifest)
-    return MergeResult(found.moves(state.copied(), manifest), found.inputs, found.weights)
+    merged = merge_updates(state, updates, record=record, data_seed=data_seed, manifest=manifest)
+    return MergeResult(merged.moves(state.copied(), manifest), merged.inputs, merged.weights)
 
 
 def merge_updates(
@@ -163,10 +163,10 @@ def merge_updates(
 
     Arguments as `merge`.
     """
-    found = _decode(state, _candidates_of(updates, record, manifest), data_seed, manifest)
-    grams = _grams(list(found.values()), manifest)
-    inputs = _inputs(list(found), grams, record, manifest)
-    return combine(state, found, inputs, manifest, grams)
+    decoded = _decode(state, _candidates_of(updates, record, manifest), data_seed, manifest)
+    grams = _grams(list(decoded.values()), manifest)
+    inputs = _inputs(list(decoded), grams, record, manifest)
+    return combine(state, decoded, inputs, manifest, grams)
 
 
 def combine(
@@ -189,10 +189,10 @@ def combine(
     f, part, codec = inputs.f_prime, state.sent_part(manifest.codec), manifest.codec
     layout = Layout.of_tensors(part.params)
     changes = Section(layout, [each.delta for each in chosen], of_delta)
-    found = changes.merged(manifest, f)
-    weights |= zip(map(int, inputs.merged), found.weights, strict=True)
-    numerators, denominator = moving(found, codec.properties.fineness)
-    del found
+    aggregate = changes.merged(manifest, f)
+    weights |= zip(map(int, inputs.merged), aggregate.weights, strict=True)
+    numerators, denominator = moving(aggregate, codec.properties.fineness)
+    del aggregate
     result = MergedUpdate(
         inputs,
         weights,
@@ -232,14 +232,22 @@ class Section:
 
     def merged(self, manifest: Manifest, f: int) -> Aggregate:
         """What the rule makes of them, in coordinates."""
-        found = _combine(self.rows, manifest, f, self.gram_nn)
+        aggregate = _combine(self.rows, manifest, f, self.gram_nn)
         turn, total = codec_of(manifest.codec).coordinates, self.layout.total
-        return replace(found, numerators=turn(found.numerators, found.denominator, total))
+        return replace(
+            aggregate, numerators=turn(aggregate.numerators, aggregate.denominator, total)
+        )
 
     def next_exponents(self, exponents: Mapping[str, int], codec: CodecSpec) -> dict[str, int]:
         """Merged rows vote, and no others: who is excluded must not move the grid either."""
-        bounds = codec.min_exponent, codec.max_exponent
-        return next_exponents(exponents, self.layout, self.rows, codec_of(codec).target, bounds)
+        return next_exponents(
+            exponents,
+            self.layout,
+            self.rows,
+            codec_of(codec).target,
+            low=codec.min_exponent,
+            high=codec.max_exponent,
+        )
 
     def tensors(self, flat: npt.NDArray[Any]) -> dict[str, Tensor]:
         """Numbers in the order of the layout, by tensor."""
@@ -255,26 +263,26 @@ def _gram_of(
     return None if gram_nn is None else gram_nn[np.ix_(rows, rows)]
 
 
-def _first_moment(found: Aggregate, codec: CodecSpec) -> npt.NDArray[Any]:
+def _first_moment(aggregate: Aggregate, codec: CodecSpec) -> npt.NDArray[Any]:
     if codec.properties.is_exact:
-        return as_fp32(found.numerators, found.denominator, UNIT_BITS)
-    return rounded(found.numerators, found.denominator)
+        return as_fp32(aggregate.numerators, aggregate.denominator, UNIT_BITS)
+    return rounded(aggregate.numerators, aggregate.denominator)
 
 
 def _factored(chosen: Sequence[FactoredMoments], shared: MomentLayout, f: int) -> dict[str, Any]:
     """Rows, columns and whole second moments by name."""
-    found: dict[str, dict[str, Tensor]] = {"rows": {}, "columns": {}, "whole": {}}
+    parts: dict[str, dict[str, Tensor]] = {"rows": {}, "columns": {}, "whole": {}}
     if not shared.v:
-        return found
+        return parts
     places = FactoredLayout(Layout.of(shared.v))
     merged = torch.from_numpy(merged_factored(f, chosen, places))
     for name, shape, span in places.spans():
         if len(shape) == 1:
-            found["whole"][name] = merged[span].clone()
+            parts["whole"][name] = merged[span].clone()
             continue
-        found["rows"][name] = merged[span][: shape[0]].clone()
-        found["columns"][name] = merged[span][shape[0] :].clone()
-    return found
+        parts["rows"][name] = merged[span][: shape[0]].clone()
+        parts["columns"][name] = merged[span][shape[0] :].clone()
+    return parts
 
 
 def _candidates_of(

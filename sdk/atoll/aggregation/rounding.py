@@ -44,10 +44,10 @@ def as_fp32(numerators: npt.NDArray[Any], denominator: int, unit_bits: int) -> n
     return out
 
 
-def moving(found: Aggregate, fineness: int | None) -> tuple[npt.NDArray[Any], int]:
-    """Numerators and denominator of what moves the model; `found` is in coordinates, and rounded
-    where its codec has a fineness.
+def moving(aggregate: Aggregate, fineness: int | None) -> tuple[npt.NDArray[Any], int]:
+    """Numerators and denominator of what moves the model; `aggregate` is in coordinates, and
+    rounded where its codec has a fineness.
     """
     if fineness is None:
-        return found.numerators, found.denominator
-    return rounded(found.numerators, found.denominator, fineness), 1 << fineness
+        return aggregate.numerators, aggregate.denominator
+    return rounded(aggregate.numerators, aggregate.denominator, fineness), 1 << fineness

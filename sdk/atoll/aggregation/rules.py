@@ -120,10 +120,10 @@ def _by_weights(rows: Sequence[VectorRow], weights: Weights, plan: PassPlan | No
     return Aggregate(weighted_sums(rows, weights.numerators, plan), weights.denominator, shares)
 
 
-def _of_updates(found: Weights, mask: Int64Matrix) -> Weights:
+def _of_updates(weights: Weights, mask: Int64Matrix) -> Weights:
     """Weights of the updates from those of their mixes, over at most MAX_DENOMINATOR, floored."""
-    numerators = (np.array(found.numerators, dtype=np.int64) @ mask).tolist()
-    denominator = found.denominator * int(mask[0].sum())
+    numerators = (np.array(weights.numerators, dtype=np.int64) @ mask).tolist()
+    denominator = weights.denominator * int(mask[0].sum())
     if denominator <= MAX_DENOMINATOR:
         return Weights(tuple(numerators), denominator)
     floored = tuple(value * MAX_DENOMINATOR // denominator for value in numerators)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from atoll.cli.jobfile import Job
-from atoll.cli.network_commands import Network, on_network
+from atoll.cli.network_commands import Network, Options, on_network, taking
 from atoll.cli.output import Json, emit, say
 from atoll.cli.snapshot import sign_lines
 
 if TYPE_CHECKING:
     from atoll.job.delivery import Delivery
+    from atoll.job.hub_push import Destination
+    from atoll.job.model_card import Labels
     from atoll.job.signs import Signs
 
 
@@ -46,18 +49,49 @@ Clean = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a model's card says that no manifest has."""
+
+    license_: str
+    base_model: str
+
+    def labels(self) -> Labels:
+        from atoll.job.model_card import Labels
+
+        return Labels(self.license_, self.base_model)
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Where on the Hub a model goes, if anywhere."""
+
+    push_to: str | None
+    force: bool
+
+    def destination(self) -> Destination | None:
+        """Raises what `check_destination` raises."""
+        from atoll.job.hub_push import check_destination
+
+        return None if self.push_to is None else check_destination(self.push_to, force=self.force)
+
+
+CARD: Final[Options] = {"license_": (License, "unknown"), "base_model": (BaseModel, "")}
+HUB: Final[Options] = {"push_to": (PushTo, None), "force": (Force, False)}
+
+
 @app.command()
+@taking("card", CARD, Card)
+@taking("push", HUB, Push)
 @on_network()
 def result(
     job: Job,
     folder: Folder,
     merged: Merged = False,
     clean: Clean = False,
-    license_: License = "unknown",
-    base_model: BaseModel = "",
-    push_to: PushTo = None,
-    force: Force = False,
     *,
+    card: Card,
+    push: Push,
     network: Network,
     json: Json = False,
 ) -> None:
@@ -69,12 +103,10 @@ def result(
     --merged what `transformers` does.
     """
     from atoll.job.certified import check_folder
-    from atoll.job.hub_push import check_destination, push_model
-    from atoll.job.model_card import Labels
+    from atoll.job.hub_push import push_model
 
     check_folder(folder)
-    destination = check_destination(push_to, force=force) if push_to is not None else None
-    labels = Labels(license_, base_model)
+    destination, labels = push.destination(), card.labels()
 
     async def work() -> tuple[int | None, Delivery | None, Signs]:
         async with network.open() as client:
@@ -104,27 +136,26 @@ def result(
 
 
 @app.command()
+@taking("card", CARD, Card)
 @on_network()
 def checkpoint(
     job: Job,
     folder: Folder,
     round_: Round = None,
     merged: Merged = False,
-    license_: License = "unknown",
-    base_model: BaseModel = "",
     *,
+    card: Card,
     network: Network,
     json: Json = False,
 ) -> None:
     """Fetch the model after a settled round, while the job goes on."""
     from atoll.job.certified import check_folder
-    from atoll.job.model_card import Labels
 
     check_folder(folder)
 
     async def work() -> tuple[int, Signs]:
         async with network.open() as client:
-            handle, labels = client.attach(job), Labels(license_, base_model)
+            handle, labels = client.attach(job), card.labels()
             settled_round = await handle.settled_round(round_)
             await handle.checkpoint(folder, settled_round, labels, merged=merged)
             return settled_round, (await handle.signs()).after(settled_round + 1)

@@ -126,12 +126,12 @@ def games(
 
 def _key(text: str) -> Digest:
     try:
-        found = bytes.fromhex(text.removeprefix("0x"))
+        key = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
-        found = b""
-    if len(found) != 32:
+        key = b""
+    if len(key) != 32:
         raise ConfigError(f"--key {text}: no 32 bytes", next_step="pass 64 hex digits")
-    return Digest(found)
+    return Digest(key)
 
 
 async def _view(network: Network, job: int) -> JobView:

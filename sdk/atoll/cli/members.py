@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from atoll.cli import services
 from atoll.cli.config_command import Set
-from atoll.cli.network_commands import DEFAULT_RPC, DeploymentFile, PasswordFile, Rpc, known_address
+from atoll.cli.network_commands import (
+    DEFAULT_RPC,
+    DeploymentFile,
+    Options,
+    PasswordFile,
+    Rpc,
+    known_address,
+    taking,
+)
 from atoll.cli.output import Json, emit
 
 Folder = Annotated[Path, typer.Option(help="Where its key, config and data are.")]
@@ -20,6 +28,22 @@ Config = Annotated[Path, typer.Option("--config", help="Its config file.")]
 def price_option(text: str) -> Any:
     """An option with an amount that is not below zero."""
     return typer.Option(min=0, metavar="N", help=text)
+
+
+def _price(text: str, usual: float) -> tuple[Any, float]:
+    return Annotated[float, price_option(text)], usual
+
+
+PRICES: Final[Options] = {
+    "watts": _price("The machine draws at work.", 350.0),
+    "electricity": _price("Dollars for a kilowatt hour.", 0.30),
+    "rent": _price("Dollars an hour for the machine.", 0.0),
+    "gas_gwei": _price("Gwei for a unit of gas.", 0.005),
+    "coin": _price("Dollars for one of the chain's coins.", 3000.0),
+    "token": _price("Dollars for one of the network's tokens.", 1.0),
+    "interest": _price("A year, that what is locked could have earned elsewhere.", 0.05),
+}
+"""By the fields of `atoll.job.break_even.MemberPrices`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +101,12 @@ def _add_feasibility(app: typer.Typer, member: RoleCommand, default_config: Path
     """What is asked before anything is staked."""
 
     @app.command()
+    @taking("prices", PRICES, dict)
     def feasibility(
         job: Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)],
         config: Config = default_config,
-        watts: Annotated[float, price_option("The machine draws at work.")] = 350.0,
-        electricity: Annotated[float, price_option("Dollars for a kilowatt hour.")] = 0.30,
-        rent: Annotated[float, price_option("Dollars an hour for the machine.")] = 0.0,
-        gas_gwei: Annotated[float, price_option("Gwei for a unit of gas.")] = 0.005,
-        coin: Annotated[float, price_option("Dollars for one of the chain's coins.")] = 3000.0,
-        token: Annotated[float, price_option("Dollars for one of the network's tokens.")] = 1.0,
-        interest: Annotated[
-            float, price_option("A year, that what is locked could have earned elsewhere.")
-        ] = 0.05,
+        *,
+        prices: dict[str, float],
         json: Json = False,
     ) -> None:
         """Time some steps of a job's model here, and hold them against its windows: whether this
@@ -98,8 +116,6 @@ def _add_feasibility(app: typer.Typer, member: RoleCommand, default_config: Path
         It takes two minutes at most, and torch. Nothing is sent or staked; a service that trains
         meanwhile makes it slower.
         """
-        prices = {"watts": watts, "electricity": electricity, "rent": rent, "coin": coin}
-        prices |= {"gas_gwei": gas_gwei, "token": token, "interest": interest}
         verdict = services.fit_of(config.expanduser(), member.role, job, prices)
         emit(verdict.to_json_value(), "\n".join(verdict.lines()), as_json=json)
         if not verdict.fits:

@@ -6,10 +6,11 @@ import logging
 import sys
 from dataclasses import asdict
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from atoll.cli.network_commands import Options, taking
 from atoll.cli.output import Json, emit
 from atoll.errors import AtollError, ConfigError, NumericsMismatch
 from atoll.nested import loads
@@ -23,53 +24,57 @@ app = typer.Typer(
 )
 
 
+def _number(least: int, most: int, text: str) -> Any:
+    return Annotated[int | None, typer.Option(min=least, max=most, help=text)]
+
+
+def _word(text: str) -> Any:
+    return Annotated[str | None, typer.Option(help=text)]
+
+
+RUN: Final[Options] = {
+    "width": (_number(32, 8192, "model width"), None),
+    "layers": (_number(1, 256, "decoder layers"), None),
+    "seq": (_number(2, 4096, "sequence length"), None),
+    "steps": (_number(1, 10_000, "training steps"), None),
+    "seed": (_number(0, 2**63 - 1, "of weights and data"), None),
+    "optimizer": (_word("adamw or muon"), None),
+}
+SETTING: Final[Options] = {
+    "route": (_word("auto, int8, fp32 or fp64"), None),
+    "threads": (_number(1, 1024, "CPU threads"), None),
+    "kernels": (_word("auto, compiled, fused or eager"), None),
+    "device": (_word("cpu or cuda"), None),
+    "slices": (_number(1, 4096, "of attention, at a time"), None),
+    "inner": (_number(1, 8192, "columns of an fp32 product"), None),
+}
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Those that were asked for."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 @app.callback()
 def _group() -> None:
     """Keeps `verify` a command of its own."""
 
 
 @app.command()
-def verify(
-    *,
-    width: Annotated[int | None, typer.Option(min=32, max=8192, help="model width")] = None,
-    layers: Annotated[int | None, typer.Option(min=1, max=256, help="decoder layers")] = None,
-    seq: Annotated[int | None, typer.Option(min=2, max=4096, help="sequence length")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, max=10_000, help="training steps")] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=2**63 - 1, help="of weights and data")
-    ] = None,
-    optimizer: Annotated[str | None, typer.Option(help="adamw or muon")] = None,
-    route: Annotated[str | None, typer.Option(help="auto, int8, fp32 or fp64")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads")] = None,
-    kernels: Annotated[str | None, typer.Option(help="auto, compiled, fused or eager")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda")] = None,
-    slices: Annotated[
-        int | None, typer.Option(min=1, max=4096, help="of attention, at a time")
-    ] = None,
-    inner: Annotated[
-        int | None, typer.Option(min=1, max=8192, help="columns of an fp32 product")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+@taking("trained", RUN, _given)
+@taking("computed", SETTING, _given)
+def verify(*, trained: dict[str, Any], computed: dict[str, Any], as_json: Json = False) -> None:
     """Trains a small model exactly and prints its digest; without options, under every setting."""
     _need_torch()
     from atoll.lab.differential import LabRun, Setting, run
 
-    chosen_run = {
-        "width": width, "layers": layers, "seq": seq, "steps": steps, "seed": seed,
-        "optimizer": _known("optimizer", optimizer, ("adamw", "muon")),
-    }  # fmt: skip
-    chosen_setting = {
-        "route": route, "threads": threads, "kernels": kernels,
-        "device": _known("device", device, DEVICES), "slices": slices, "inner": inner,
-    }  # fmt: skip
-    given_run = {name: value for name, value in chosen_run.items() if value is not None}
-    given_setting = {name: value for name, value in chosen_setting.items() if value is not None}
-    if not given_run and not given_setting:
+    _check_known("optimizer", trained, ("adamw", "muon"))
+    _check_known("device", computed, DEVICES)
+    if not trained and not computed:
         _verify_matrix(as_json)
         return
-    what = LabRun(**given_run)  # type: ignore[arg-type]
-    result = run(what, Setting(**given_setting))  # type: ignore[arg-type]
+    what = LabRun(**trained)
+    result = run(what, Setting(**computed))
     emit(asdict(result), _line(result), as_json=as_json)
     _check(what.key, [result.digest])
 
@@ -89,10 +94,10 @@ def _line(result: LabResult) -> str:
     )
 
 
-def _known(name: str, value: str | None, choices: tuple[str, ...]) -> str | None:
-    if value is not None and value not in choices:
-        raise ConfigError(f"unknown {name} {value!r}; known: {', '.join(choices)}")
-    return value
+def _check_known(name: str, given: dict[str, Any], choices: tuple[str, ...]) -> None:
+    """Raises ConfigError for a word that is none of these."""
+    if name in given and given[name] not in choices:
+        raise ConfigError(f"unknown {name} {given[name]!r}; known: {', '.join(choices)}")
 
 
 def _verify_matrix(as_json: bool) -> None:

@@ -37,30 +37,30 @@ def member_document(
         views: every job that exists; items: every event, oldest first.
         now: the chain's clock, unix seconds.
     """
-    stakes, told = Stakes.of(items), statements(views, items, account, now)
+    stakes, by_job = Stakes.of(items), statements(views, items, account, now)
     return stakes.of_account(account, bonds_of(views)) | {
         "kind": "member",
         "name": name_of(names or {})(account),
         "now": now,
         "block": stakes.block,
-        "sums": _sums(told),
-        "jobs": [_job(each, views[each.job], account) for each in told],
+        "sums": _sums(by_job),
+        "jobs": [_job(each, views[each.job], account) for each in by_job],
         "log": _log(account, items, name_of(names or {})),
     }
 
 
-def _sums(told: Sequence[Statement]) -> dict[str, str]:
-    states = {f"{s.name.lower()}_wei": str(sum(each.total(s) for each in told)) for s in State}
-    return states | {"penalty_wei": str(sum(each.penalty for each in told))}
+def _sums(by_job: Sequence[Statement]) -> dict[str, str]:
+    states = {f"{s.name.lower()}_wei": str(sum(each.total(s) for each in by_job)) for s in State}
+    return states | {"penalty_wei": str(sum(each.penalty for each in by_job))}
 
 
-def _job(told: Statement, view: JobView, account: Address) -> dict[str, Any]:
+def _job(statement: Statement, view: JobView, account: Address) -> dict[str, Any]:
     everyone = (holder for role in Role for holder in view.holders(role).values())
-    plain = told.to_json_value()
+    plain = statement.to_json_value()
     return {
         **plain,
         "lines": plain["lines"][-LINES:],
-        "excluded": max(0, len(told.lines) - LINES),
+        "excluded": max(0, len(statement.lines) - LINES),
         "status": words(view.status),
         "holdings": [holder_document(held) for held in everyone if held.account == account],
     }
@@ -68,9 +68,9 @@ def _job(told: Statement, view: JobView, account: Address) -> dict[str, Any]:
 
 def _log(account: Address, items: Sequence[Indexed], name: Names) -> dict[str, Any]:
     """What was said by it or about it."""
-    own = (item for item in items if getattr(item.event, "account", None) == account)
-    told = [(item, describe(item.event, name)) for item in own]
+    concerned = (item for item in items if getattr(item.event, "account", None) == account)
+    described = [(item, describe(item.event, name)) for item in concerned]
     lines = [
-        log_line(text, i) | {"time": i.block.timestamp} for i, text in told if text is not None
+        log_line(text, i) | {"time": i.block.timestamp} for i, text in described if text is not None
     ]
     return {"count": len(lines), "lines": lines[-LOG_LINES:]}

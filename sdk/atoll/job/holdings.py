@@ -217,16 +217,16 @@ def _owed(games: Iterable[Played], events: Iterable[ev.ContractEvent], account: 
 
 def _games(events: Iterable[ev.ContractEvent]) -> list[Played]:
     """Every game of the deployment."""
-    found: dict[int, Played] = {}
+    games: dict[int, Played] = {}
     for event in events:
         if isinstance(event, ev.Challenged):
             about = parties(event.claim)
             sides = (event.holder, event.challenger, event.bond)
             job = None if about is None else about[0]
-            found[event.id] = Played(event.id, job, *sides, Outcome.NONE)
+            games[event.id] = Played(event.id, job, *sides, Outcome.NONE)
         elif isinstance(event, ev.Ended):
-            found[event.id] = replace(found[event.id], outcome=event.outcome)
-    return list(found.values())
+            games[event.id] = replace(games[event.id], outcome=event.outcome)
+    return list(games.values())
 
 
 def _slashed_in(later: Iterable[ev.ContractEvent], slashed: ev.Slashed) -> JobId | None:

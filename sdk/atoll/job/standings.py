@@ -68,12 +68,8 @@ async def standings(client: Connection, view: JobView) -> list[Standing]:
 def grouped(statements: list[StandStatement]) -> list[Standing]:
     """Equal statements as one."""
     counts = Counter((each.stand, each.text) for each in statements)
-    return [Standing(*what, count) for what, count in sorted(counts.items(), key=_order)]
-
-
-def _order(item: tuple[tuple[Stand, str], int]) -> tuple[int, Stand, str]:
-    (stand, text), count = item
-    return -count, stand, text
+    groups = [Standing(*what, count) for what, count in counts.items()]
+    return sorted(groups, key=lambda group: (-group.members, group.stand, group.text))
 
 
 def standings_text(groups: list[Standing]) -> str:

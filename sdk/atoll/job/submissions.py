@@ -46,11 +46,11 @@ def key_of(spec: JobSpec, data: DataSpec, init: InitSpec | None) -> str:
 
     What is excluded stays excluded: measured again, it would have other values.
     """
-    said = spec.model_dump()
-    said["data"] = said["data"] | {"paths": None, "held_out_paths": None, "tokenizer": None}
-    said["init"] = said["init"] | {"folder": None}
+    words = spec.model_dump()
+    words["data"] = words["data"] | {"paths": None, "held_out_paths": None, "tokenizer": None}
+    words["init"] = words["init"] | {"folder": None}
     read: Ipld = {"data": data.model_dump(), "init": init.model_dump() if init else None}
-    return sha256(json.dumps(said, sort_keys=True).encode() + encode(read)).hex()
+    return sha256(json.dumps(words, sort_keys=True).encode() + encode(read)).hex()
 
 
 class Submissions:

@@ -81,12 +81,12 @@ def _turned(angle: Decimal) -> Iterator[tuple[Decimal, Decimal]]:
 
 def one_minus_powers(base: str, count: int) -> list[float]:
     """1 − base^c for c from 1 to `count`, each rounded once to binary64: Adam's corrections."""
-    factor, power, found = Decimal(base), Decimal(1), []
+    factor, power, values = Decimal(base), Decimal(1), []
     with localcontext(_CONTEXT):
         for _ in range(count):
             power *= factor
-            found.append(float(1 - power))
-    return found
+            values.append(float(1 - power))
+    return values
 
 
 def cosine_fractions(span: int) -> list[float]:

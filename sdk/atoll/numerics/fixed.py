@@ -85,6 +85,6 @@ def ratio(units: Tensor, divisor: Tensor) -> Tensor:
     part = ((units - whole * divisor) << RATE_BITS) + divisor // 2
     limit = RATIO_LIMIT << UNIT_BITS
     most = limit >> RATE_BITS
-    found = (whole.clamp(-most, most) << RATE_BITS) + part // divisor
+    quotient = (whole.clamp(-most, most) << RATE_BITS) + part // divisor
     # Below the limit what is left of the quotient must not be added to the limit.
-    return found.clamp(-limit, limit).where(whole >= -most, -limit)
+    return quotient.clamp(-limit, limit).where(whole >= -most, -limit)

@@ -90,10 +90,10 @@ def name_odd(
 
 def _each_once(findings: Iterable[Named]) -> list[Named]:
     """The first about each seat."""
-    found: dict[SeatIndex, Named] = {}
+    by_seat: dict[SeatIndex, Named] = {}
     for each in findings:
-        found.setdefault(each.seat, each)
-    return list(found.values())
+        by_seat.setdefault(each.seat, each)
+    return list(by_seat.values())
 
 
 def distance_scores(gram: Gram) -> list[int]:
@@ -151,11 +151,11 @@ def apart(gram: Gram) -> dict[tuple[int, int], int]:
     At a right angle and beyond it is the whole. What is zero has no angle with anything.
     """
     squares = _squares(gram)
-    found = {}
+    angles = {}
     for i, j in combinations([row for row, square in enumerate(squares) if square], 2):
         whole, product = squares[i] * squares[j], gram[i][j]
-        found[i, j] = (whole - max(product, 0) ** 2) * RIGHT_ANGLE // whole
-    return found
+        angles[i, j] = (whole - max(product, 0) ** 2) * RIGHT_ANGLE // whole
+    return angles
 
 
 def _copies(seats: Sequence[SeatIndex], gram: Gram) -> list[Named]:

@@ -62,8 +62,8 @@ def _crowded_out(view: JobView, event: ev.CrowdedOut, block: BlockRef) -> JobVie
     about = parties(event.claim)
     if about is None or about[0] != view.job_id:
         return view
-    said = accusation(event.challenger, event.claim)
-    return replace(view, crowded_out=view.crowded_out | {said})
+    accused = accusation(event.challenger, event.claim)
+    return replace(view, crowded_out=view.crowded_out | {accused})
 
 
 def _ended(view: JobView, event: ev.Ended, block: BlockRef) -> JobView:

@@ -28,13 +28,13 @@ def electors(view: JobView, settled_round: SettledRound) -> Bitmap:
 
 def having(view: JobView, settled_round: SettledRound, seat: SeatIndex) -> Bitmap:
     """Electors that said, in time or late, to have a seat's update."""
-    said = to_bitmap(slot for slot, has in settled_round.votes.items() if has >> seat & 1)
+    in_time = to_bitmap(slot for slot, has in settled_round.votes.items() if has >> seat & 1)
     late = to_bitmap(
         view.verifiers[id].index
         for id, has in settled_round.late.items()
         if has >> seat & 1 and speaks(settled_round, view.verifiers[id])
     )
-    return Bitmap((said | late) & electors(view, settled_round))
+    return Bitmap((in_time | late) & electors(view, settled_round))
 
 
 def speaks(settled_round: SettledRound, member: Holder) -> bool:
@@ -62,9 +62,9 @@ def without_pay(view: JobView, settled_round: SettledRound, now: int) -> Iterato
         SeatIndex,
         bits(settled_round.record.revealed & ~settled_round.unearned & ~settled_round.pay),
     ):
-        told = settled_round.reveals[seat]
-        slashed = view.providers[told.holder].is_slashed
-        if told.segments and seat not in settled_round.leaks and not slashed:
+        revealed = settled_round.reveals[seat]
+        slashed = view.providers[revealed.holder].is_slashed
+        if revealed.segments and seat not in settled_round.leaks and not slashed:
             yield seat
 
 

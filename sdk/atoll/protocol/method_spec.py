@@ -97,9 +97,9 @@ class InnerSpec(Spec):
         losses = self.batch // self.micro_batch
         shown = shown_bytes(self.segment, losses)
         if shown > MAX_SHOWN:
-            said = f"{self.segment} steps of {losses} micro-batches are {shown} bytes"
+            size = f"{self.segment} steps of {losses} micro-batches are {shown} bytes"
             raise ValueError(
-                f"a segment of {said} in a game's first move, above {MAX_SHOWN}: nobody could"
+                f"a segment of {size} in a game's first move, above {MAX_SHOWN}: nobody could"
                 " defend its work; make segment or batch smaller, or micro_batch larger"
             )
         return self

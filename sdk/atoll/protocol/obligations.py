@@ -72,13 +72,13 @@ class Obligation:
 def obligations_of(view: JobView, account: Address, now: int) -> tuple[Obligation, ...]:
     """Everything that the account owes the job now, in any role, the most urgent first."""
     ids = {role: view.ids_of(account, role) for role in Role}
-    found: list[Obligation] = []
+    duties: list[Obligation] = []
     for holder in ids[Role.PROVIDER]:
-        found += provider_obligations(view, holder, now)
+        duties += provider_obligations(view, holder, now)
     for holder in ids[Role.VERIFIER]:
-        found += verifier_obligations(view, holder, now)
-    found += _moves(view, account)
-    return tuple(sorted(found, key=lambda owed: (owed.until, owed.round)))
+        duties += verifier_obligations(view, holder, now)
+    duties += _moves(view, account)
+    return tuple(sorted(duties, key=lambda owed: (owed.until, owed.round)))
 
 
 # --- providers ---
@@ -248,6 +248,6 @@ def committee_gateways(view: JobView, round: int) -> list[str]:
     """The announced gateways of a round's committee, which has its updates; none before it runs."""
     running = view.open
     is_running = running is not None and running.round == round
-    told = running if is_running else view.settled_round(RoundIndex(round))
-    accounts = committee_accounts(view, told) if told is not None else []
+    asked = running if is_running else view.settled_round(RoundIndex(round))
+    accounts = committee_accounts(view, asked) if asked is not None else []
     return [view.gateways[account] for account in accounts if account in view.gateways]

@@ -24,10 +24,10 @@ def carries_state(
     Args:
         segments: of a round.
     """
-    told = before.reveals.get(seat)
-    if told is None or told.holder != holder:
+    revealed = before.reveals.get(seat)
+    if revealed is None or revealed.holder != holder:
         return False
-    return told.segments == segments and any(told.reveal.update_root)
+    return revealed.segments == segments and any(revealed.reveal.update_root)
 
 
 def earlier_rounds(

@@ -67,8 +67,8 @@ def slashed_in(view: JobView, settled_round: SettledRound) -> Bitmap:
 def _lost(view: JobView, settled_round: SettledRound) -> Bitmap:
     return to_bitmap(
         seat
-        for seat, told in settled_round.reveals.items()
-        if view.providers[told.holder].lost_from <= settled_round.round
+        for seat, revealed in settled_round.reveals.items()
+        if view.providers[revealed.holder].lost_from <= settled_round.round
     )
 
 

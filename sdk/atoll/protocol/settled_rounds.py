@@ -121,8 +121,8 @@ class SettledRound:
         """What decided whose updates were merged, beside the updates."""
         votes, members = list(self.votes.values()), self.record.committee.bit_count()
         segments = {seat: item.segments for seat, item in self.reveals.items()}
-        said = (self.record.revealed, members, votes, segments)
-        return MergeRecord(*said, slashed=self.slashed, accused=self.accused)
+        facts = (self.record.revealed, members, votes, segments)
+        return MergeRecord(*facts, slashed=self.slashed, accused=self.accused)
 
     @property
     def unsigned(self) -> Bitmap:
@@ -145,8 +145,10 @@ class SettledRound:
         return next((key for key in every if key is not None), None)
 
     def _committed(self, keys: Mapping[SeatIndex, Digest], seat: SeatIndex) -> Digest | None:
-        key, told = keys.get(seat), self.reveals.get(seat)
-        is_it = key is not None and told is not None and key_hash(key) == told.reveal.key_hash
+        key, revealed = keys.get(seat), self.reveals.get(seat)
+        is_it = (
+            key is not None and revealed is not None and key_hash(key) == revealed.reveal.key_hash
+        )
         return key if is_it else None
 
     def slot_of(self, holder: HolderId) -> SlotIndex | None:

@@ -33,7 +33,7 @@ from atoll.service.log_files import level_here, lines_to, log_from
 from atoll.service.task import Task
 from atoll.storage.cid import Cid
 from atoll.storage.connection_limiter import Budget
-from atoll.storage.gateway import Gateway, GatewayConfig, url_of
+from atoll.storage.gateway import Gateway, GatewayConfig, ListenAddress, url_of
 from atoll.storage.local import LocalStore
 
 START_SECONDS: Final = 60.0
@@ -224,7 +224,7 @@ def fork_ahead() -> None:
     heard, says = os.pipe()
     hears, parent_says = os.pipe()
     fork = multiprocessing.get_context("fork")
-    process = fork.Process(target=_become, args=(heard, parent_says, (says, hears)), daemon=True)
+    process = fork.Process(target=_become, args=(heard, parent_says, says, hears), daemon=True)
     process.start()
     os.close(heard)
     os.close(parent_says)
@@ -274,7 +274,7 @@ class _Opened:
 # --- the child's side ---
 
 
-def _become(heard: int, says: int, others: tuple[int, int]) -> None:
+def _become(heard: int, says: int, *others: int) -> None:
     for descriptor in others:
         os.close(descriptor)
     sys.stdin, sys.stdout = os.fdopen(heard), os.fdopen(says, "w")
@@ -318,7 +318,7 @@ def _gateway_of(spec: GatewaySpec, members: set[str]) -> Gateway:
 
     gateway = Gateway(
         LocalStore(spec.store),
-        (spec.host, spec.port),
+        ListenAddress(spec.host, spec.port),
         allow=allow,
         config=GatewayConfig(budget=spec.budget),
         notes=_notes_in(Path(spec.journal)) if spec.journal else lambda _: None,

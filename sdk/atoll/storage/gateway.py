@@ -72,6 +72,19 @@ _log.addFilter(_is_ours)
 
 
 @dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Where a gateway listens.
+
+    Attributes:
+        host: of the interface.
+        port: 0 takes any free one.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayConfig:
     """Limits of a gateway.
 
@@ -138,7 +151,7 @@ class Gateway:
 
     Args:
         store: where the blocks are.
-        address: the interface to listen on, and the port, or 0 for any free one.
+        address: where to listen; None takes a free port of this machine's own interface.
         allow: which blocks to serve; None serves all.
         config: the limits.
         notes: short texts that have a name instead of a hash, by name; what they say has to be
@@ -150,7 +163,7 @@ class Gateway:
     def __init__(
         self,
         store: LocalStore,
-        address: tuple[str, int] = ("127.0.0.1", 0),
+        address: ListenAddress | None = None,
         *,
         allow: Callable[[Cid], bool] | None = None,
         config: GatewayConfig | None = None,
@@ -159,7 +172,8 @@ class Gateway:
     ) -> None:
         self._store = store
         self._notes = notes
-        self._host, self._port = address
+        listens = address or ListenAddress()
+        self._host, self._port = listens.host, listens.port
         self._allow = allow
         self._config = config or GatewayConfig()
         budget = self._config.budget

@@ -191,12 +191,12 @@ class LocalStore:
             if size > max_bytes:
                 raise TooLarge(f"{cid} holds {size} bytes, more than the {max_bytes} allowed")
             return [Child(cid, size)]
-        found: list[Child] = []
+        children: list[Child] = []
         for part in iter_parts(self.get_block, cid, max_bytes):
             if isinstance(part, bytes):
                 raise MalformedDag(f"{cid} has bytes outside of raw leaves")
-            found.append(part)
-        return found
+            children.append(part)
+        return children
 
     def read_at(self, cid: Cid, offset: int, size: int) -> bytes:
         """At most so many bytes of a block from an offset on, unchecked.

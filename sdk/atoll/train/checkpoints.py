@@ -193,7 +193,7 @@ class Checkpoints:
         for found, pin in self._kept:
             if damaged in (None, found):
                 _let_go(self._store, pin)
-        self._kept = [one for one in self._kept if damaged not in (None, one[0])]
+        self._kept = [kept for kept in self._kept if damaged not in (None, kept[0])]
 
 
 def newest(
@@ -203,8 +203,8 @@ def newest(
     nothing. Their states are to be checked.
     """
     rounds = {reason_of(job, round, last_part): round for round in works}
-    found = [(rounds[pin.reason], pin) for pin in store.pins() if pin.reason in rounds]
-    for round, pin in sorted(found, key=lambda one: one[0], reverse=True):
+    pinned = [(rounds[pin.reason], pin) for pin in store.pins() if pin.reason in rounds]
+    for round, pin in sorted(pinned, key=lambda pair: pair[0], reverse=True):
         if (kept := _read(store, pin, works[round])) is not None:
             yield round, kept
 

@@ -91,11 +91,10 @@ def stop(anvil: Anvil) -> None:
     anvil.process.wait()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Waits for a condition that another task brings about."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - the condition lives in SQLite
-            await asyncio.sleep(0.01)
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for a condition that another task brings about; pytest ends what hangs."""
+    while not condition():  # noqa: ASYNC110 - the condition lives in SQLite
+        await asyncio.sleep(0.01)
 
 
 def start_ganache() -> Anvil:

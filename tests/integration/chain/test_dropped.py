@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -64,8 +63,7 @@ async def test_what_an_endpoint_passes_on_to_nobody_is_shown_to_the_others(
         chain = await AtollChain.connect([url, anvil.url], deployment)
         with closing(TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER)) as queue:
             async with background_tasks([queue.run()]):
-                paid = queue.execute("pay", chain.calls.transfer(SOMEONE, 5))
-                status = await asyncio.wait_for(paid, 60.0)
+                status = await queue.execute("pay", chain.calls.transfer(SOMEONE, 5))
         assert status.has_effect
         assert await chain.token_balance(SOMEONE) == 5
         await chain.close()

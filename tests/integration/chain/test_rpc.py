@@ -72,7 +72,7 @@ async def test_an_endpoint_that_answers_uselessly_is_passed_over(
         assert (await chain.stake(owner, Role.PROVIDER)).active == 0
         await chain.simulate(chain.calls.transfer(owner, 1), owner)
         await chain.close()
-    assert proxy.told.total() > 0
+    assert proxy.counts.total() > 0
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, BUSY])
@@ -101,7 +101,7 @@ async def test_a_question_that_is_lost_does_not_come_to_the_node(anvil: Anvil) -
             with pytest.raises(ChainError):
                 await Endpoint(proxy.url, 31337).rpc(method)
     assert node.asked == {"eth_blockNumber": 1}
-    assert proxy.told == {"nothing": 2}
+    assert proxy.counts == {"nothing": 2}
 
 
 async def test_a_null_block_is_believed_of_a_shorter_chain_only(
@@ -322,4 +322,4 @@ async def test_queue_and_index_live_with_a_faulty_endpoint(
         queue.close()
         index.close()
         await chain.close()
-    assert len(proxy.told) > 5
+    assert len(proxy.counts) > 5

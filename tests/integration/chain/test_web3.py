@@ -185,7 +185,7 @@ async def test_a_second_endpoint_gives_the_same_answers(
         proxy.rate, proxy.only = 1.0, (fault,)
         assert await everything(w3, deployment, me, transfer) == expected
         await chain.close()
-    assert proxy.told.total() > 0
+    assert proxy.counts.total() > 0
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, *TROUBLE, *BY_STATUS])
@@ -228,7 +228,7 @@ async def test_a_client_s_web3_takes_whatever_an_endpoint_says(
                 assert await everything(client.web3, deployment, me, transfer) == expected
                 balance = client.contract("AtollToken").functions.balanceOf(SOMEONE)
                 assert await balance.call() == 5
-    assert len(proxy.told) > 4
+    assert len(proxy.counts) > 4
 
 
 async def test_nulls_are_nulls_errors_keep_their_codes_and_reverts_their_data(

@@ -8,6 +8,7 @@ from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+from tests.support.patience import PATIENCE
 from tests.unit.storage.test_local import files_below
 
 from atoll.storage import Cid, LocalStore
@@ -38,7 +39,7 @@ def test_several_processes_make_a_folder_at_once(tmp_path: Path) -> None:
     """SQLite does not wait for another process that turns its log on, so pins have none."""
     several, count = get_context("spawn"), 4
     folders = [tmp_path / str(i) for i in range(20)]
-    started = several.Barrier(count, timeout=60)
+    started = several.Barrier(count, timeout=PATIENCE)
     processes = [
         several.Process(target=_pin_at_once, args=(folders, started)) for _ in range(count)
     ]

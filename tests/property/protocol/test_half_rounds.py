@@ -1,6 +1,6 @@
 """Short and whole rounds in any order: what a bucket says, and that no order of them pays.
 
-The network is `tests/support/contracts.py`, written from the text and without the law's
+The network is `tests/support/contracts/`, written from the text and without the law's
 functions; the bucket of this file is a third one.
 """
 

@@ -1,6 +1,6 @@
 """Any job at all: the view folded from the events is the network, and knows what can be done.
 
-The network is `tests/support/contracts.py`, written from the text and without the law's
+The network is `tests/support/contracts/`, written from the text and without the law's
 functions.
 """
 

@@ -159,17 +159,17 @@ def test_the_middle_vote_moves_each_tensor_alone_and_within_bounds():
     exponents = {"a": -10, "b": -10, "c": -10}
     moved = {"a": -14, "b": -9, "c": -10}
 
-    def following(*rows: np.ndarray, bounds: tuple[int, int] = (-14, -7)) -> dict[str, int]:
-        return next_exponents(exponents, layout, rows, GRID8_TARGET, bounds)
+    def following(*rows: np.ndarray, low: int = -14, high: int = -7) -> dict[str, int]:
+        return next_exponents(exponents, layout, rows, GRID8_TARGET, low=low, high=high)
 
     for rows in ([zero], [zero, loud, zero], [zero, zero, zero, loud, loud]):
         assert following(*rows) == moved
     for rows in ([zero, loud], [zero, zero, loud, loud]):  # they agree where both move it up
         assert following(*rows) == {"a": -10, "b": -9, "c": -10}
     assert set(following(zero, loud, loud).values()) == {-7}
-    assert set(following(loud, bounds=(-12, -6)).values()) == {-6}
-    assert following(zero, bounds=(-12, -6))["a"] == -12
-    assert set(following(zero, bounds=(-10, -10)).values()) == {-10}
+    assert set(following(loud, low=-12, high=-6).values()) == {-6}
+    assert following(zero, low=-12, high=-6)["a"] == -12
+    assert set(following(zero, low=-10, high=-10).values()) == {-10}
 
 
 @pytest.mark.parametrize("name", ["grid8", "grid4", "two_bit", "sign", "sparse", "dct"])
@@ -188,19 +188,19 @@ def test_a_grid_that_is_far_off_is_right_within_rounds(name: str, off: int):
 
 def test_a_tensor_that_does_not_move_for_ten_rounds_is_heard_when_it_does():
     size, rng = 1 << 12, np.random.default_rng(5)
-    layout, bounds = Layout.of({"w": (size,)}), (-24, 0)
+    layout, bounds = Layout.of({"w": (size,)}), {"low": -24, "high": 0}
     for name in ("grid8", "grid4", "two_bit", "sign"):
         exponents = {"w": -12}
         for _ in range(10):
             still = row_of(name, np.zeros(size, np.float32), exponents)
-            exponents = next_exponents(exponents, layout, [still] * 3, target_of(name), bounds)
+            exponents = next_exponents(exponents, layout, [still] * 3, target_of(name), **bounds)
         kept = []
         for _ in range(5):
             values = rng.normal(0, 2.0**-9, size).astype(np.float32)
             row = row_of(name, values, exponents)
             said = row * 2.0 ** exponents["w"]
             kept.append(float(said @ values / (values @ values)))
-            exponents = next_exponents(exponents, layout, [row] * 3, target_of(name), bounds)
+            exponents = next_exponents(exponents, layout, [row] * 3, target_of(name), **bounds)
         assert max(kept) < 1.2  # nothing is amplified on the way
         assert min(kept[4:]) > (0.95 if name != "sign" else 0.4)
 
@@ -223,7 +223,8 @@ def test_few_large_values_do_not_keep_a_grid_from_the_many_that_it_rounds_away()
 def test_fp32_moves_no_grid():
     layout = Layout.of({"a": (2,)})
     rows = [np.array([1, -1], dtype=np.int8)]
-    assert next_exponents({"a": -40}, layout, rows, CODECS["fp32"].target, (-40, -40)) == {"a": -40}
+    target = CODECS["fp32"].target
+    assert next_exponents({"a": -40}, layout, rows, target, low=-40, high=-40) == {"a": -40}
 
 
 def test_votes_are_counted_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch):
@@ -231,8 +232,8 @@ def test_votes_are_counted_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch):
     layout = Layout.of({"a": (37,), "b": (5, 20), "c": (3,)})
     rows = [rng.integers(-127, 128, layout.total).astype(np.int8) // (i + 1) for i in range(5)]
     for target in (GRID8_TARGET, TWO_BIT_TARGET, GRID4_TARGET):
-        asked = [dict.fromkeys(layout.names, -10), layout, rows, target, (-64, 64)]
-        whole = next_exponents(*asked)
+        asked = [dict.fromkeys(layout.names, -10), layout, rows, target]
+        whole = next_exponents(*asked, low=-64, high=64)
         for size in (1, 16, 1000):
             monkeypatch.setattr("atoll.aggregation.exponents._AT_ONCE", size)
-            assert next_exponents(*asked) == whole
+            assert next_exponents(*asked, low=-64, high=64) == whole

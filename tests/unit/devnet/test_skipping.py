@@ -17,7 +17,7 @@ from atoll.protocol.types import Address, Role, SeatIndex
 from atoll_devnet.run.skipping import (
     FAR,
     NO_JOBS,
-    Told,
+    MemberStatus,
     in_vain,
     is_waiting,
     next_moment,
@@ -30,18 +30,18 @@ EVERYTHING = frozenset(Duty)
 NO_KEYS: frozenset[str] = frozenset()
 
 
-def told(account: Address, never: frozenset[Duty] = NOTHING) -> Told:
-    return Told(account, FAR, never=never)
+def told(account: Address, never: frozenset[Duty] = NOTHING) -> MemberStatus:
+    return MemberStatus(account, FAR, never=never)
 
 
-def everyone(**changes: frozenset[Duty]) -> list[Told]:
+def everyone(**changes: frozenset[Duty]) -> list[MemberStatus]:
     """All members, at rest; of some it is said what they never do: p0 … and v0 …"""
     named = {f"p{i}": account for i, account in enumerate(PROVIDERS[:4])}
     named |= {f"v{i}": account for i, account in enumerate(VERIFIERS[:4])}
     return [told(account, changes.get(name, NOTHING)) for name, account in named.items()]
 
 
-def waits(job: Script, members: list[Told] | None = None, since: int = 0) -> bool:
+def waits(job: Script, members: list[MemberStatus] | None = None, since: int = 0) -> bool:
     return is_waiting(job.net.view, job.net.now, members or everyone(), since)
 
 
@@ -184,7 +184,7 @@ def test_who_computes_or_has_not_taken_the_last_event_is_waited_for(change: str)
 
 def test_a_status_tells_at_which_jobs_it_works_and_in_which_it_tries_a_move_again() -> None:
     status = {"taken": 7, "sent": 5, "under_way": [], "failing": []}
-    assert told_by(status, PROVIDERS[0], NOTHING, NO_KEYS) == Told(PROVIDERS[0], 7, sent=5)
+    assert told_by(status, PROVIDERS[0], NOTHING, NO_KEYS) == MemberStatus(PROVIDERS[0], 7, sent=5)
     trains = {**status, "under_way": ["2:train.v1:0", "11:fetch-data.v1"]}
     assert told_by(trains, PROVIDERS[0], NOTHING, NO_KEYS).busy == {2, 11}
     move = {"job": 3, "command": "game-move.v1:3:0", "times": 1, "text": "no endpoint answers"}
@@ -220,7 +220,7 @@ def test_who_gets_only_what_never_comes_neither_works_nor_votes_before_half_of_m
     (never,) = vain
     other = f"{JOB}:fetch-update.v1:0:{running.reveals[SeatIndex(1)].commitment.hex()}"
 
-    def all_say(under_way: list[str], failing: list[str]) -> list[Told]:
+    def all_say(under_way: list[str], failing: list[str]) -> list[MemberStatus]:
         commands = [{"job": JOB, "command": key.partition(":")[2]} for key in failing]
         status = {"taken": FAR, "sent": 0, "under_way": under_way, "failing": commands}
         return [told_by(status, account, NOTHING, vain) for account in VERIFIERS[:4]]

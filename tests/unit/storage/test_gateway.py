@@ -20,7 +20,7 @@ from atoll.storage.car import CarReader
 from atoll.storage.dagpb import Link, Node, encode_field, encode_node
 from atoll.storage.errors import MalformedDag
 from atoll.storage.fetch import Fetcher
-from atoll.storage.gateway import url_of
+from atoll.storage.gateway import ListenAddress, url_of
 from atoll.storage.rate_limits import RateLimit
 from atoll.storage.scope import blocks_in_scope
 from atoll.storage.unixfs import UnixFsKind, encode_file_header
@@ -367,7 +367,7 @@ async def test_a_port_in_use_says_what_to_do(store: LocalStore) -> None:
     gateway = Gateway(store)
     await gateway.start()
     with pytest.raises(ConfigError, match="in use") as caught:
-        await Gateway(store, ("127.0.0.1", int(gateway.url.rsplit(":", 1)[1]))).start()
+        await Gateway(store, ListenAddress(port=int(gateway.url.rsplit(":", 1)[1]))).start()
     assert caught.value.next_step is not None
     await gateway.stop()
 

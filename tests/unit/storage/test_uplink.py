@@ -195,7 +195,7 @@ async def test_who_goes_gives_up_its_turn(tmp_path: Path) -> None:
     """Else a stranger who asks and goes, again and again, fills the memory."""
     store = LocalStore(tmp_path / "served", sync=False)
     cid = store.add_block(bytes(2 * PIECE))
-    async with slow_gateway(store, 1.0) as gateway, asyncio.timeout(60):
+    async with slow_gateway(store, 1.0) as gateway:
         async with AsyncExitStack() as stack:
             addresses = [
                 aiohttp.TCPConnector(local_addr=(f"127.0.0.{number}", 0)) for number in range(2, 22)

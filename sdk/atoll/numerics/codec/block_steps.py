@@ -68,10 +68,10 @@ class Levels:
     def steps(self, scaled: Float32Vector, block: int) -> Indices:
         """The index of the step of every `block` values of a vector in grid steps."""
         whole = len(scaled) // block
-        found = [self._steps(scaled[: whole * block].reshape(whole, block))]
+        parts = [self._steps(scaled[: whole * block].reshape(whole, block))]
         if whole * block < len(scaled):
-            found.append(self._steps(scaled[whole * block :].reshape(1, -1)))
-        return np.concatenate(found)
+            parts.append(self._steps(scaled[whole * block :].reshape(1, -1)))
+        return np.concatenate(parts)
 
     def _steps(self, rows: Float32Vector) -> Indices:
         indices = np.empty(len(rows), dtype=np.uint8)
@@ -150,8 +150,8 @@ class BlockStepBody:
             return
         for at in range(0, length, PIECE):
             count = min(PIECE, length - at)
-            own = steps[at // BLOCK : (at + count + BLOCK - 1) // BLOCK]
-            yield at, dither_of(self.dither.noise(piece + at // PIECE, count), own)
+            steps_here = steps[at // BLOCK : (at + count + BLOCK - 1) // BLOCK]
+            yield at, dither_of(self.dither.noise(piece + at // PIECE, count), steps_here)
 
 
 def dither_of(noise: Indices, steps: Indices) -> Int8Vector:

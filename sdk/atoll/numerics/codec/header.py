@@ -59,20 +59,20 @@ def body_of(data: bytes, expected_header: bytes, body_length: int) -> memoryview
     return view[len(expected_header) :]
 
 
-def check_length(found: int, expected: int) -> None:
+def check_length(given: int, expected: int) -> None:
     """Raises MalformedUpdate unless an update has as many bytes as its layout asks for."""
-    if found != expected:
-        raise MalformedUpdate(f"the update has {found} bytes where the layout asks {expected}")
+    if given != expected:
+        raise MalformedUpdate(f"the update has {given} bytes where the layout asks {expected}")
 
 
-def check_header(found: bytes, expected: bytes) -> None:
+def check_header(given: bytes, expected: bytes) -> None:
     """Raises MalformedUpdate, saying where, unless a header is the expected one."""
-    if found != expected:
-        raise MalformedUpdate(_where_differs(found, expected))
+    if given != expected:
+        raise MalformedUpdate(_where_differs(given, expected))
 
 
-def _where_differs(found: bytes, expected: bytes) -> str:
-    at = next(i for i, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1])
+def _where_differs(given: bytes, expected: bytes) -> str:
+    at = next(i for i, pair in enumerate(zip(given, expected, strict=True)) if pair[0] != pair[1])
     fields = ((4, "magic"), (5, "version"), (6, "codec"), (8, "tensor count"), (40, "layout"))
     field = next((name for end, name in fields if at < end), "grid exponents")
     return f"the update's {field} is not the one of this round (byte {at})"

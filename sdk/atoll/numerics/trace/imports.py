@@ -95,9 +95,9 @@ class Reading:
 @lru_cache(maxsize=4096)
 def _name(tail: bytes) -> str:
     """Of the tensor whose chunks are hashed behind the tail."""
-    said = decode(tail, len(tail))
-    assert isinstance(said, list)
-    return str(said[1])
+    fields = decode(tail, len(tail))
+    assert isinstance(fields, list)
+    return str(fields[1])
 
 
 def _state(r: Reading) -> Tensor:

@@ -111,8 +111,8 @@ def power_grid(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -
     """
     exponent = (inputs[0].clamp_min(FLOOR).view(torch.int32) >> _SIGNIFICAND) - _BIAS
     power = POWER_BITS - exponent if words[0] else exponent - POWER_BITS
-    found = ((power + _BIAS) << _SIGNIFICAND).view(torch.float32)
-    return found.where(inputs[0].isfinite(), 0.0)
+    grid = ((power + _BIAS) << _SIGNIFICAND).view(torch.float32)
+    return grid.where(inputs[0].isfinite(), 0.0)
 
 
 def _integers(columns: int, inputs: Sequence[Tensor]) -> Tensor:

@@ -68,10 +68,10 @@ class Program:
             places = np.full(self.nodes(part), _NO_TEMPLATE)
             for index, template in enumerate(self.templates):
                 if template.part == part:
-                    found = numbers_of(template)
-                    if np.any(places[found] != _NO_TEMPLATE):
+                    numbers = numbers_of(template)
+                    if np.any(places[numbers] != _NO_TEMPLATE):
                         raise ValueError(f"template {index} is of a node that has another")
-                    places[found] = index
+                    places[numbers] = index
             if np.any(places == _NO_TEMPLATE):
                 raise ValueError("a node has no template")
             self._places[part] = places

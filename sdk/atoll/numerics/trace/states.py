@@ -79,9 +79,9 @@ def state_digest(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) ->
 def result(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     digest, norm, losses, most = inputs
     finite = bool(norm.isfinite().all() and most.isfinite().all())
-    found = _bytes(digest) if finite else ZERO_DIGEST
+    shown = _bytes(digest) if finite else ZERO_DIGEST
     numbers = norm.numpy().astype(">f8").tobytes() + losses.numpy().astype(">f4").tobytes()
-    return _of([found, numbers]).view(torch.int32)
+    return _of([shown, numbers]).view(torch.int32)
 
 
 def _digests(x: Tensor) -> list[bytes]:

@@ -90,13 +90,13 @@ def residual(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Ten
 
 def count_before(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     magnitudes = sparse.magnitudes_of(_floats(inputs[0]))
-    found = np.empty((words[0], sparse.QUARTERS), np.uint16)
+    counts = np.empty((words[0], sparse.QUARTERS), np.uint16)
     for at in range(0, words[0], sparse.CHUNK):
         chunk = magnitudes[at : at + sparse.CHUNK]
         order = np.argsort(~chunk, kind="stable")  # the largest first, of equals the left one
         is_of = order[:, None] // sparse.QUARTER == np.arange(sparse.QUARTERS)
-        found[at + order] = np.cumsum(is_of, axis=0) - is_of
-    return torch.from_numpy(found.reshape(-1))
+        counts[at + order] = np.cumsum(is_of, axis=0) - is_of
+    return torch.from_numpy(counts.reshape(-1))
 
 
 def kept(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
@@ -109,9 +109,9 @@ def kept(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
 
 def chosen(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     positions, numbers = _kept(inputs[0], words[0])
-    found = np.zeros(sparse.kept_of(words[0]), np.float32)
-    found[numbers] = _floats(inputs[1])[positions]
-    return torch.from_numpy(found)
+    values = np.zeros(sparse.kept_of(words[0]), np.float32)
+    values[numbers] = _floats(inputs[1])[positions]
+    return torch.from_numpy(values)
 
 
 def lower_bits(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
@@ -124,9 +124,9 @@ def counts(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tenso
 
 def spread(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     positions, numbers = _kept(inputs[0], words[0])
-    found = np.zeros(words[0], np.int8)
-    found[positions] = inputs[1].numpy()[numbers]
-    return torch.from_numpy(found)
+    values = np.zeros(words[0], np.int8)
+    values[positions] = inputs[1].numpy()[numbers]
+    return torch.from_numpy(values)
 
 
 def dct(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
@@ -162,8 +162,8 @@ def _unpacked(codes: Tensor, count: int, width: int) -> Codes:
 
 
 def _floats(x: Tensor) -> _Floats:
-    found: _Floats = x.numpy()
-    return found
+    floats: _Floats = x.numpy()
+    return floats
 
 
 def _kept(flags: Tensor, count: int) -> tuple[sparse.Indices, sparse.Indices]:

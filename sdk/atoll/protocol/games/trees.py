@@ -126,15 +126,15 @@ def siblings_of(
 
     `read(level, index)` gives the nodes, counting levels from that of the range.
     """
-    found = []
+    siblings = []
     last = first + length - 1
     for level in range(levels):
         if first % 2:
-            found.append(read(level, first - 1))
+            siblings.append(read(level, first - 1))
         if last % 2 == 0 and last + 1 < width:
-            found.append(read(level, last + 1))
+            siblings.append(read(level, last + 1))
         first, last, width = first // 2, last // 2, (width + 1) // 2
-    return tuple(found)
+    return tuple(siblings)
 
 
 def path_of(tree: Tree, index: int) -> tuple[Digest, ...]:

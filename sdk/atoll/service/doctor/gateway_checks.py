@@ -17,7 +17,7 @@ from atoll.service.doctor.findings import Finding, failure, ok, warning
 from atoll.service.doctor.subject import Subject
 from atoll.service.lock import holder_of
 from atoll.storage.addresses import is_global
-from atoll.storage.gateway import Gateway
+from atoll.storage.gateway import Gateway, ListenAddress
 from atoll.storage.local import LocalStore
 
 FETCH_SECONDS: Final = 10.0
@@ -42,7 +42,7 @@ async def check_gateway(subject: Subject) -> list[Finding]:
     with tempfile.TemporaryDirectory() as folder:
         store = LocalStore(Path(folder), sync=False)
         block = secrets.token_bytes(BLOCK_BYTES)
-        gateway = Gateway(store, (section.host, section.port))
+        gateway = Gateway(store, ListenAddress(section.host, section.port))
         try:
             await gateway.start()
         except ConfigError as error:

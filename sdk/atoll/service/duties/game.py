@@ -185,8 +185,8 @@ class SendCollect(Transaction[BondCollected]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[BondCollected]:
         call = effects.calls.game_withdraw(effects.context.me)
-        done = await effects.transact(view, self, call)
-        return Done(BondCollected(), done.block)
+        mined = await effects.transact(view, self, call)
+        return Done(BondCollected(), mined.block)
 
 
 def _at_stake(view: JobView, game: GameRecord, *, is_holder: bool) -> int:

@@ -124,14 +124,14 @@ def _ranks(made: dict[str, Any]) -> dict[bytes, int] | None:
 
 def _merges_itself(tokenizer: Tokenizer, vocab: dict[str, int], ranks: dict[bytes, int]) -> bool:
     """Whether every token is what its own letters are merged to."""
-    own = set(ranks.values())
-    tokens = [(token, id) for token, id in vocab.items() if id in own]
+    merged_ids = set(ranks.values())
+    tokens = [(token, id) for token, id in vocab.items() if id in merged_ids]
     return all([t.id for t in tokenizer.model.tokenize(token)] == [id] for token, id in tokens)
 
 
 def _bytes_of_letters() -> dict[str, int]:
     """GPT-2's letters for bytes: printable Latin-1 is itself, the others follow from U+0100 on."""
-    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in own]
-    letters = {chr(byte): byte for byte in own}
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {chr(byte): byte for byte in printable}
     return letters | {chr(0x100 + place): byte for place, byte in enumerate(others)}

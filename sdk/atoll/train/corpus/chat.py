@@ -98,13 +98,13 @@ def _marked(render: Render, messages: Messages, name: str) -> tuple[str, list[Sp
     """What the template says itself; None where it says nothing."""
     find = getattr(render, "marked", None)
     with _refusing(name):
-        found: tuple[str, list[Span]] | None = None if find is None else find(messages)
-    if found is not None and not found[1]:
+        marked: tuple[str, list[Span]] | None = None if find is None else find(messages)
+    if marked is not None and not marked[1]:
         raise DataUnusable(
             f"{name}: the chat template says of nothing that it is the assistant's",
             next_step="take the row out, or use another template",
         )
-    return found
+    return marked
 
 
 def _rendered(render: Render, messages: Messages, opens_answer: bool, name: str) -> str:

@@ -43,8 +43,8 @@ def belongings_of(options: DataOptions, encoder: Encoder) -> Belongings:
         DataUnusable: a file cannot be read, or they are too large together.
     """
     folder = _folder_of(options.tokenizer)
-    for one in filter(None, (folder, options.model_folder)):
-        _check_links(one)
+    for source in filter(None, (folder, options.model_folder)):
+        _check_links(source)
     files = dict(_read(folder)) | {TOKENIZER: encoder.file}
     if options.chat and (folder is None or chat_template(folder) is None):
         files[_TEMPLATE] = PLAIN.encode()
@@ -126,13 +126,13 @@ def _generation(folder: Path | None, model: Path | None, encoder: Encoder) -> by
     source = model if is_models else folder
     if source is None:
         return _json({"do_sample": True, "eos_token_id": encoder.end})
-    said = json_of(source / GENERATION)
-    ends = _ends(said) or _ends(json_of(source / CONFIG))
+    generation = json_of(source / GENERATION)
+    ends = _ends(generation) or _ends(json_of(source / CONFIG))
     wanted = ends if encoder.end in ends else [*ends, encoder.end]
-    if is_models and said and _ends(said) == wanted:
+    if is_models and generation and _ends(generation) == wanted:
         with reading(source / GENERATION):
             return (source / GENERATION).read_bytes()
-    kept = {k: v for k, v in said.items() if is_models or k.endswith("_token_id")}
+    kept = {k: v for k, v in generation.items() if is_models or k.endswith("_token_id")}
     kept = kept or {"do_sample": True}
     return _json(kept | {"eos_token_id": wanted if len(wanted) > 1 else wanted[0]})
 
@@ -147,9 +147,9 @@ def _has_tokenizer(model: Path, folder: Path | None) -> bool:
         )
 
 
-def _ends(said: dict[str, Any]) -> list[int]:
-    found = said.get("eos_token_id")
-    listed = found if isinstance(found, list) else [found]
+def _ends(config: dict[str, Any]) -> list[int]:
+    stops = config.get("eos_token_id")
+    listed = stops if isinstance(stops, list) else [stops]
     return [token for token in listed if type(token) is int and token >= 0]
 
 

@@ -156,48 +156,48 @@ def _section_end(held: bytes, section: int) -> int:
 # --- what a row holds ---
 
 
-def _taken(row: TextRow, options: DataOptions, done: int) -> Iterator[Read]:
+def _taken(row: TextRow, options: DataOptions, start: int) -> Iterator[Read]:
     """A row's documents, of a long text those after so many bytes. Raises BadRow."""
     if isinstance(row.fields, BadRow):
         raise row.fields
-    found = columns(options, row.fields.keys())
-    if not found:
+    names = columns(options, row.fields.keys())
+    if not names:
         fault, step = nothing_under(options, row.fields.keys())
         raise BadRow(row.name, fault, "no text under its column", step)
     if options.chat:
-        messages = messages_of({name: row.fields[name] for name in found}, found[0], row.name)
+        messages = messages_of({name: row.fields[name] for name in names}, names[0], row.name)
         texts = [_utf8(message["role"] + message["content"], row.name) for message in messages]
         if sum(map(len, texts)) > MAX_TALK_BYTES:
             fault = f"a conversation of more than {MAX_TALK_BYTES} bytes"
             raise BadRow(row.name, fault, "too long", "cut it, or take the row out")
         yield Document(messages, 0, row.name, row.after)
         return
-    value = row.fields[found[0]]
+    value = row.fields[names[0]]
     if isinstance(value, str):
         text = _utf8(value.removeprefix(_MARK), row.name)
         yield Document(text, 0, row.name, row.after) if text else Skipped(EMPTY, row.after)
     elif isinstance(value, LongText):
-        yield from _long(value, row, done)
+        yield from _long(value, row, start)
     else:
         kind = "null" if value is None else type(value).__name__
         raise BadRow(
             row.name,
-            f"{found[0]!r} is {kind}, not text",
+            f"{names[0]!r} is {kind}, not text",
             f"{kind} in place of text",
             "take the row out, or say which field has the text",
         )
 
 
-def _long(text: LongText, row: TextRow, done: int) -> Iterator[Document]:
+def _long(text: LongText, row: TextRow, at: int) -> Iterator[Document]:
     """A long text of a row in sections, which are drawn together."""
     if text.has_nul:
         raise _zero(row.name)
-    while done < text.size:
-        held = text.read(done, 2 * SECTION_BYTES)
+    while at < text.size:
+        held = text.read(at, 2 * SECTION_BYTES)
         end = _section_end(held, SECTION_BYTES)
-        after = row.after if done + end == text.size else (*row.start[:2], done + end)
-        yield Document(held[:end], done, row.name, after, text.digest)
-        done += end
+        after = row.after if at + end == text.size else (*row.start[:2], at + end)
+        yield Document(held[:end], at, row.name, after, text.digest)
+        at += end
 
 
 def _utf8(text: str, name: str) -> bytes:

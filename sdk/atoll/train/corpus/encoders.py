@@ -88,29 +88,29 @@ class Encoder:
             is_split = any(len(run.sizes) > 1 for run in chosen)
             encode = tokenizer.encode_batch if is_split else tokenizer.encode_batch_fast
             encoded = encode([run.text for run in chosen], add_special_tokens=False)
-            for run, one in zip(chosen, encoded, strict=True):
-                ids = _ids(one.ids)
+            for run, encoding in zip(chosen, encoded, strict=True):
+                ids = _ids(encoding.ids)
                 _check_whole(wholes.gone, ids, tokenizer, run)
-                starts = _starts(one.offsets) if len(run.sizes) > 1 else None
+                starts = _starts(encoding.offsets) if len(run.sizes) > 1 else None
                 for position, part in zip(run.positions, run.split(ids, starts), strict=True):
                     parts.setdefault(position, []).append(part)
         return [_joined(parts[position]) for position in sorted(parts)]
 
     def _conversations(self, documents: Sequence[Document]) -> list[Ids]:
         talks = [doc for doc in documents if isinstance(doc.content, list)]
-        told = [answers(talk.content, self.render, talk.name) for talk in talks]  # type: ignore[arg-type]
+        marked = [answers(talk.content, self.render, talk.name) for talk in talks]  # type: ignore[arg-type]
         if self.wholes is None:
-            return [_hide_bytes(text, spans) for text, spans in told]
+            return [_hide_bytes(text, spans) for text, spans in marked]
         tokenizer, gone = self.wholes.first, self.wholes.gone
         tokenizer.encode_special_tokens = False
-        texts = [text for text, _ in told]
+        texts = [text for text, _ in marked]
         with _refusing(documents):
-            found = tokenizer.encode_batch(texts, add_special_tokens=False)
-        for one, text, talk in zip(found, texts, talks, strict=True):
-            _check_whole(gone, _ids(one.ids), tokenizer, _Run(text, talk.name, True, [0], [0]))
+            encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
+        for encoding, text, talk in zip(encodings, texts, talks, strict=True):
+            _check_whole(gone, _ids(encoding.ids), tokenizer, _Run(text, talk.name, True, [0], [0]))
         return [
-            _hide(_ids(one.ids), _starts(one.offsets), spans)
-            for one, (_, spans) in zip(found, told, strict=True)
+            _hide(_ids(encoding.ids), _starts(encoding.offsets), spans)
+            for encoding, (_, spans) in zip(encodings, marked, strict=True)
         ]
 
 
@@ -169,16 +169,18 @@ def _runs(documents: Sequence[Document], texts: Sequence[str]) -> Iterator[_Run]
 
 def _told_apart(encode: Callable[[list[str]], list[Ids]], cut: list[list[str]]) -> list[Ids]:
     """The ids of each text, which is cut in parts that are encoded apart."""
-    found = iter(encode([part for parts in cut for part in parts]))
-    return [_joined([next(found) for _ in parts]) for parts in cut]
+    encoded = iter(encode([part for parts in cut for part in parts]))
+    return [_joined([next(encoded) for _ in parts]) for parts in cut]
 
 
 def _check_whole(gone: int | None, ids: Ids, tokenizer: Tokenizer, run: _Run) -> None:
     """Raises DataUnusable where a letter of the text has no token."""
     if gone is None or not (ids == gone).any():
         return
-    found = tokenizer.encode(run.text, add_special_tokens=False)
-    positions = [offset for id, offset in zip(found.ids, found.offsets, strict=True) if id == gone]
+    encoding = tokenizer.encode(run.text, add_special_tokens=False)
+    positions = [
+        offset for id, offset in zip(encoding.ids, encoding.offsets, strict=True) if id == gone
+    ]
     letters = sorted({run.text[begin:end] for begin, end in positions})
     raise DataUnusable(
         f"{run.name}: the tokenizer has no token for {', '.join(map(repr, letters[:8]))}"
@@ -282,8 +284,8 @@ def _named_ends(tokenizer: Tokenizer, file: Path, marks: Mapping[str, str]) -> I
     """What the folder says the end token is; then well-known special tokens of the tokenizer."""
     yield marks.get("eos_token", "")
     for name in ("generation_config.json", "config.json"):
-        found = json_of(file.with_name(name)).get("eos_token_id")
-        token = found[0] if isinstance(found, list) and found else found
+        ends = json_of(file.with_name(name)).get("eos_token_id")
+        token = ends[0] if isinstance(ends, list) and ends else ends
         if type(token) is int and 0 <= token < 1 << 32:
             yield tokenizer.id_to_token(token) or ""
     special = {t.content for t in tokenizer.get_added_tokens_decoder().values() if t.special}

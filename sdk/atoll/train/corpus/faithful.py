@@ -32,17 +32,17 @@ def notes_on(encoder: Encoder, documents: Iterable[Document]) -> tuple[str, ...]
     """
     if encoder.wholes is None:
         return ()
-    said = list(encoder.wholes.notes)
+    notes = list(encoder.wholes.notes)
     if asks_date(encoder.render):
-        said.append("the chat template asks for the date, and is told 26 July 2024 always")
-    found = [_difference(encoder, document) for document in documents]
-    differing = [example for example in found if example]
+        notes.append("the chat template asks for the date, and is told 26 July 2024 always")
+    examples = [_difference(encoder, document) for document in documents]
+    differing = [example for example in examples if example]
     if differing:
-        said.append(
-            f"of the first {len(found)} documents, {len(differing)} come back otherwise from "
+        notes.append(
+            f"of the first {len(examples)} documents, {len(differing)} come back otherwise from "
             f"the tokenizer's tokens: {differing[0]}"
         )
-    return tuple(said)
+    return tuple(notes)
 
 
 def unknown_note(unknown: int, tokens: int) -> tuple[str, ...]:
@@ -50,12 +50,12 @@ def unknown_note(unknown: int, tokens: int) -> tuple[str, ...]:
     if not unknown:
         return ()
     share = unknown / tokens
-    said = (
+    sentence = (
         f"{unknown:,} of {tokens:,} tokens ({share:.2%}) stand for what the tokenizer does not know"
     )
     if share < MUCH_UNKNOWN:
-        return (said,)
-    return (f"{said}: much of this text is not learned; take a tokenizer that was made for it",)
+        return (sentence,)
+    return (f"{sentence}: much of this text is not learned; take a tokenizer that was made for it",)
 
 
 def _difference(encoder: Encoder, document: Document) -> str:

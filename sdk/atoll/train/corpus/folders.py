@@ -181,11 +181,11 @@ def check_inside(file: Path, folder: Path) -> None:
     """
     cache = _around(file.parent) or _around(Path(realpath(folder)))
     allowed = [folder] if cache is None else [folder, cache / "blobs"]
-    found = realpath(file)
-    if any(Path(found).is_relative_to(realpath(place)) for place in allowed):
+    target = realpath(file)
+    if any(Path(target).is_relative_to(realpath(place)) for place in allowed):
         return
     raise DataUnusable(
-        f"{file} is a link to {file.readlink() if file.is_symlink() else found}, which is not in "
+        f"{file} is a link to {file.readlink() if file.is_symlink() else target}, which is not in "
         f"{folder}",
         next_step="name the file itself in data.paths, if all may have it, or take the link out; "
         "of a model's folder, put a copy in its stead",

@@ -118,12 +118,12 @@ class _Array:
         for number in count(before + 1):
             name = f"{self._path}, row {number}"
             start = self._offset + self._at
-            found = self._next()
-            if found == b"]" or not found:
+            mark = self._next()
+            if mark == b"]" or not mark:
                 break
             if number > 1:
-                if found != b",":
-                    raise _broken(name, f"a comma before it, not {found!r}")
+                if mark != b",":
+                    raise _broken(name, f"a comma before it, not {mark!r}")
                 self._at += 1
                 if self._next() in (b"]", b""):
                     raise _broken(name, "a row after the comma")
@@ -131,7 +131,7 @@ class _Array:
             after = self._offset + self._at
             fields = scan.fields(name, self._options)
             yield TextRow(fields, name, (start, number - 1, 0), (after, number, 0))
-        if not found:
+        if not mark:
             raise _broken(name, "a row or the array's end, not the file's")
         self._at += 1
         if self._next():
@@ -156,9 +156,9 @@ class _Array:
         return scan
 
     def _match(self, pattern: re.Pattern[bytes]) -> int:
-        found = pattern.match(self._data, self._at)
-        assert found is not None  # the pattern takes nothing, too
-        return found.end()
+        match = pattern.match(self._data, self._at)
+        assert match is not None  # the pattern takes nothing, too
+        return match.end()
 
     def _next(self) -> bytes:
         """The next byte that is no space, which is not taken; empty at the end."""
@@ -214,9 +214,9 @@ class _Scan:
         begun = at
         while at < len(data) and not (stops and self.has_ended):
             if self._in_text:
-                found = _INSIDE.match(data, at)
-                assert found is not None  # it matches nothing, too
-                end = found.end()
+                match = _INSIDE.match(data, at)
+                assert match is not None  # it matches nothing, too
+                end = match.end()
                 self._add_text(data[at:end])
                 at = end
                 if data[at : at + 1] != b'"':
@@ -258,12 +258,12 @@ class _Scan:
         return value
 
     def _structure(self, data: bytes, at: int) -> int:
-        found = _OUTSIDE.search(data, at)
-        end = found.end() if found else len(data)
+        match = _OUTSIDE.search(data, at)
+        end = match.end() if match else len(data)
         if not self.is_over:
             self.skeleton += data[at:end]
-        if found:
-            mark = found.group()
+        if match:
+            mark = match.group()
             if mark == b'"':
                 self._in_text, self._text_from = True, len(self.skeleton)
             else:
@@ -321,9 +321,9 @@ class _Spool:
             DiskFull, StorageError: there is no room for the temporary file.
         """
         raw = self._held + raw
-        found = _WHOLE.match(raw)
-        assert found is not None  # it matches nothing, too
-        end = found.end()
+        match = _WHOLE.match(raw)
+        assert match is not None  # it matches nothing, too
+        end = match.end()
         self._held = raw[end:]
         self._put(raw[:end])
         if len(self._held) >= _LONGEST_LETTER:  # then no letter comes of it
@@ -366,12 +366,12 @@ def _parsed(raw: bytes, name: str) -> dict[str, object] | BadRow:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"two fields of an object are called {twice!r}")
-    return found
+    return members
 
 
 def _kind(value: object) -> str:

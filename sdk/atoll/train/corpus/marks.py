@@ -49,12 +49,12 @@ def special_tokens(folder: Path, tokenizer: Tokenizer | None = None) -> dict[str
         DataUnusable: a file is not JSON, or says something twice.
     """
     config = json_of(folder / _CONFIG)
-    found: dict[str, Any] = dict(_of_class(folder, config, tokenizer))
-    found |= {name: config[name] for name in NAMES if name in config}
+    tokens: dict[str, Any] = dict(_of_class(folder, config, tokenizer))
+    tokens |= {name: config[name] for name in NAMES if name in config}
     if "added_tokens_decoder" not in config:  # which newer folders have instead
-        said = json_of(folder / _MAP)
-        found |= {name: said[name] for name in NAMES if name in said}
-    texts = {name: token_text(found[name]) for name in NAMES if name in found}
+        mapped = json_of(folder / _MAP)
+        tokens |= {name: mapped[name] for name in NAMES if name in mapped}
+    texts = {name: token_text(tokens[name]) for name in NAMES if name in tokens}
     return {name: text for name, text in texts.items() if text}
 
 
@@ -143,19 +143,19 @@ def _templates(folder: Path) -> dict[str, str] | None:
     files |= {path.name.removesuffix(".jinja"): path for path in more}
     if files:
         return {name: _text_of(path) for name, path in files.items()}
-    said = json_of(folder / _CONFIG).get("chat_template")
-    if isinstance(said, str):
-        return {"default": said}
-    if not isinstance(said, list):
+    configured = json_of(folder / _CONFIG).get("chat_template")
+    if isinstance(configured, str):
+        return {"default": configured}
+    if not isinstance(configured, list):
         return None
-    named = [t for t in said if isinstance(t, dict) and isinstance(t.get("template"), str)]
-    found = {str(t.get("name")): t["template"] for t in named}
-    if len(found) < len(named):
+    named = [t for t in configured if isinstance(t, dict) and isinstance(t.get("template"), str)]
+    by_name = {str(t.get("name")): t["template"] for t in named}
+    if len(by_name) < len(named):
         raise DataUnusable(
             f"{folder / _CONFIG} has two chat templates of one name",
             next_step=f"write the usual one to {folder}/chat_template.jinja",
         )
-    return found
+    return by_name
 
 
 def _text_of(path: Path) -> str:

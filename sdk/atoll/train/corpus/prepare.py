@@ -321,8 +321,8 @@ class _Preparation:
 
     def _is_full(self) -> bool:
         most = self._options.max_tokens
-        own = self._streams["held_out"].state.tokens if self._held_out_files else 0
-        return most is not None and self._tokens() - own >= most
+        of_held_out = self._streams["held_out"].state.tokens if self._held_out_files else 0
+        return most is not None and self._tokens() - of_held_out >= most
 
     def _tokens(self) -> int:
         return sum(stream.state.tokens for stream in self._streams.values())
@@ -344,14 +344,14 @@ class _Preparation:
     def _tokens_of(self, batch: _Batch) -> _Taken:
         """A batch's tokens, and what of it is excluded."""
         documents = [read for _, read in batch if isinstance(read, Document)]
-        found: Iterator[Ids | Skipped]
+        tokens: Iterator[Ids | Skipped]
         try:
-            found = iter(self._encoder.encode(documents))
+            tokens = iter(self._encoder.encode(documents))
         except DataUnusable:
             if self._options.bad_rows == "refuse":
                 raise
-            found = (self._row_tokens(*at, row) for at, row in batch if isinstance(row, Document))
-        return [read if isinstance(read, Skipped) else next(found) for _, read in batch]
+            tokens = (self._row_tokens(*at, row) for at, row in batch if isinstance(row, Document))
+        return [read if isinstance(read, Skipped) else next(tokens) for _, read in batch]
 
     def _row_tokens(self, file: int, position: Position, row: Document) -> Ids | Skipped:
         """One row's tokens, where one of its batch is refused; parts of texts are no rows."""
@@ -376,18 +376,18 @@ class _Preparation:
     def _documents(self) -> Iterator[_Placed]:
         for index in range(self._state.file, len(self._files)):
             position = self._state.position if index == self._state.file else START
-            for found in read_documents(self._files[index], self._options, self._section, position):
-                yield (index, found.position), found
+            for read in read_documents(self._files[index], self._options, self._section, position):
+                yield (index, read.position), read
 
     def _first_documents(self) -> Iterator[Document]:
         """The documents that the tokenizer is tried on, wherever the preparation is."""
-        found = (
+        documents = (
             document
             for file in self._files
             for document in read_documents(file, self._options, self._section)
             if isinstance(document, Document)
         )
-        return islice(found, COMPARED)
+        return islice(documents, COMPARED)
 
     # -- the state -------------------------------------------------------------------------------
 

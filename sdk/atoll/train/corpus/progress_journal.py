@@ -91,10 +91,10 @@ class ProgressJournal:
             return ProgressState(), {"train": b"", "held_out": b""}
         records = {}
         for name, stream in (("train", state.train), ("held_out", state.held_out)):
-            found = self._records(name, stream)
-            if found is None:
+            stored = self._records(name, stream)
+            if stored is None:
                 return ProgressState(), {"train": b"", "held_out": b""}
-            records[name] = found
+            records[name] = stored
         return state, records
 
     def tail(self, stream: StreamState) -> bytes:
@@ -104,8 +104,8 @@ class ProgressJournal:
     def save(self, state: ProgressState, records: dict[str, bytes]) -> None:
         """Makes a state the one to go on from; its blocks are settled already."""
         with disk_errors(self._folder):
-            for name, found in records.items():
-                self._append(name, found)
+            for name, stored in records.items():
+                self._append(name, stored)
             partial = self._folder / "state.json.new"
             with partial.open("w", encoding="ascii") as file:
                 json.dump(asdict(state), file)
@@ -142,11 +142,11 @@ class ProgressJournal:
         size = stream.shards * _RECORD_BYTES
         try:
             with (self._folder / f"{name}.shards").open("rb") as file:
-                found = file.read(size)
+                stored = file.read(size)
             self.tail(stream)
         except (OSError, NotFound, CorruptBlock, ValueError):
             return None
-        digests = (found[at : at + 32] for at in range(0, size, _RECORD_BYTES))
-        if len(found) != size or None in (self._store.claim(Cid(RAW, d)) for d in digests):
+        digests = (stored[at : at + 32] for at in range(0, size, _RECORD_BYTES))
+        if len(stored) != size or None in (self._store.claim(Cid(RAW, d)) for d in digests):
             return None
-        return found
+        return stored

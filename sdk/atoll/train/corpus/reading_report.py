@@ -65,7 +65,8 @@ class ReadingReport:
             "train": [str(path) for path in self.train[:_MOST_NAMES]],
             "held_out": [str(path) for path in self.held_out[:_MOST_NAMES]],
             "excluded": [
-                {"path": str(one.path), "reason": one.reason} for one in self.excluded[:_MOST_NAMES]
+                {"path": str(item.path), "reason": item.reason}
+                for item in self.excluded[:_MOST_NAMES]
             ],
             "skipped_rows": dict(self.skipped),
         }

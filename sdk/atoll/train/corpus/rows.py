@@ -120,14 +120,14 @@ def nothing_under(options: DataOptions, names: Collection[str]) -> tuple[str, st
 
 def check_columns(path: Path, names: list[str], options: DataOptions) -> tuple[str, ...]:
     """The columns of a table that are read. Raises DataUnusable where none has text, or two do."""
-    found = columns(options, names)
-    if not found:
+    names_there = columns(options, names)
+    if not names_there:
         fault, step = nothing_under(options, names)
         raise DataUnusable(f"{path}: {fault}", next_step=step)
-    for name in found:
+    for name in names_there:
         if names.count(name) > 1:
             raise DataUnusable(
                 f"{path}: {names.count(name)} columns are called {name!r}",
                 next_step="rename them, so that one is the text",
             )
-    return found
+    return names_there

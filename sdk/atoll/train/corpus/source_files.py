@@ -74,7 +74,7 @@ def find_files(options: DataOptions) -> SourceFiles:
     train = _files_under(options.paths, options, "train", excluded)
     # A folder may be named for both: what one leaves out is the other's, or is excluded once.
     taken = {file.path for file in (*held_out, *train)}
-    rest = {one.path: one for one in excluded if one.path not in taken}
+    rest = {item.path: item for item in excluded if item.path not in taken}
     return SourceFiles(held_out, train, list(rest.values()))
 
 
@@ -103,8 +103,8 @@ def _files_under(
 def told(excluded: Iterable[Excluded]) -> str:
     """Files that are excluded, by reason, with the first names of each."""
     by_reason: dict[str, list[str]] = {}
-    for one in excluded:
-        by_reason.setdefault(one.reason, []).append(one.path.name)
+    for item in excluded:
+        by_reason.setdefault(item.reason, []).append(item.path.name)
     return "; ".join(f"{names_told(names)} ({reason})" for reason, names in by_reason.items())
 
 
@@ -144,11 +144,11 @@ def _named(path: Path, options: DataOptions) -> SourceFile:
 
 def _of_folder(folder: Path, options: DataOptions, use: Use) -> Iterator[SourceFile | Excluded]:
     seen: dict[tuple[int, int], Path] = {}
-    for found in files_of(folder, options, use):
-        if isinstance(found, Excluded):
-            yield found
+    for file_found in files_of(folder, options, use):
+        if isinstance(file_found, Excluded):
+            yield file_found
             continue
-        file = found.path
+        file = file_found.path
         source = _source(file, options)
         with reading(file):
             about = file.stat()
@@ -161,7 +161,7 @@ def _of_folder(folder: Path, options: DataOptions, use: Use) -> Iterator[SourceF
             yield Excluded(file, "binary: it has zero bytes")
         else:
             if options.format == "auto" and source.kind == "text":
-                _check_json(file, is_object_refused=found.is_of_dataset)
+                _check_json(file, is_object_refused=file_found.is_of_dataset)
             yield source
 
 
@@ -245,8 +245,8 @@ def _arrow_files(folder: Path, use: Use) -> Iterator[SourceFile | Excluded]:
         yield from _saved_files(folder)
         return
     with reading(folder):
-        splits = [one for one in sorted(folder.iterdir()) if (one / "state.json").is_file()]
-    from_names = [split_of(Path(one.name)) for one in splits]
+        splits = [entry for entry in sorted(folder.iterdir()) if (entry / "state.json").is_file()]
+    from_names = [split_of(Path(entry.name)) for entry in splits]
     taken = splits_taken(from_names, use, folder)
     for split, name in zip(splits, from_names, strict=True):
         for file in _saved_files(split):
@@ -276,7 +276,9 @@ def _saved_files(folder: Path) -> Iterator[SourceFile | Excluded]:
             raise DataUnusable(f"{path} is missing", next_step=f"it is named in {state}")
         yield SourceFile(path, "arrow", path.stat().st_size)
     with reading(folder):
-        others = sorted(one for one in folder.iterdir() if one.is_file() and one.name not in names)
+        others = sorted(
+            item for item in folder.iterdir() if item.is_file() and item.name not in names
+        )
     for other in others:
         describes = is_describing(other)
         yield Excluded(other, DESCRIBES if describes else "state.json does not name it")

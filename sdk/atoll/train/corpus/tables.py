@@ -75,10 +75,10 @@ def _parquet_batches(path: Path, options: DataOptions, start: int) -> Iterator[A
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20, read_dictionary=named) as file:
         before = 0
         for group in range(file.num_row_groups):
-            said = file.metadata.row_group(group)
-            rows = said.num_rows
+            metadata = file.metadata.row_group(group)
+            rows = metadata.num_rows
             if before + rows > start:
-                fitting = _BYTES_AT_ONCE * rows // max(said.total_byte_size, 1)
+                fitting = _BYTES_AT_ONCE * rows // max(metadata.total_byte_size, 1)
                 batches = file.iter_batches(
                     min(max(fitting, 1), _ROWS_AT_ONCE),
                     row_groups=[group],
@@ -124,17 +124,17 @@ def _text_columns(
     arrow: ModuleType, schema: Any, options: DataOptions, path: Path
 ) -> tuple[str, ...]:
     """The columns that are read. Raises DataUnusable where there are none, or of another type."""
-    found = check_columns(path, list(schema.names), options)
+    columns_there = check_columns(path, list(schema.names), options)
     if not options.chat:
-        kind = schema.field(found[0]).type
+        kind = schema.field(columns_there[0]).type
         value = kind.value_type if arrow.types.is_dictionary(kind) else kind
         texts = {arrow.string(), arrow.large_string(), arrow.null()}
         if value not in texts and str(value) != "string_view":
             raise DataUnusable(
-                f"{path}: the column {found[0]!r} is of {kind}, not text",
+                f"{path}: the column {columns_there[0]!r} is of {kind}, not text",
                 next_step="say which field has the text, and of conversations data.chat = true",
             )
-    return found
+    return columns_there
 
 
 def _value(scalar: Any) -> object:
@@ -143,9 +143,9 @@ def _value(scalar: Any) -> object:
     if hasattr(scalar, "dictionary"):
         inner = scalar.value
     if inner is not None and hasattr(inner, "as_buffer"):
-        found = inner.as_buffer()
-        if found is not None and found.size > LONG_BYTES:
-            return _Lying(memoryview(found))
+        buffer = inner.as_buffer()
+        if buffer is not None and buffer.size > LONG_BYTES:
+            return _Lying(memoryview(buffer))
     return scalar.as_py()
 
 
@@ -253,9 +253,9 @@ def _header(lines: _Lines, path: Path, options: DataOptions) -> tuple[list[str],
             f"{path}, line 1: no header of CSV: {error}",
             next_step="its first line is to name the columns; mend it, or take the file out",
         ) from error
-    found = next((one for one in tried if columns(options, one[0])), None)
+    fitting = next((header for header in tried if columns(options, header[0])), None)
     # Where no delimiter finds the text, the one that finds most columns is its own.
-    names, mark = found or max(tried, key=lambda one: len(one[0]))
+    names, mark = fitting or max(tried, key=lambda header: len(header[0]))
     check_columns(path, names, options)
     return names, mark
 

@@ -62,12 +62,12 @@ class ChatTemplate:
         try:
             for block in self._blocks(messages, opens_answer=False):
                 tracker.blocks.append(block)
-            text, found = "".join(tracker.blocks), tracker.found
+            text, spans = "".join(tracker.blocks), tracker.found
         finally:
             tracker.blocks = tracker.found = None
-        if any(not text.startswith(answer, start) for start, answer in found):
+        if any(not text.startswith(answer, start) for start, answer in spans):
             return None
-        return text, [(start, start + len(answer)) for start, answer in found if answer]
+        return text, [(start, start + len(answer)) for start, answer in spans if answer]
 
     def _blocks(self, messages: Messages, opens_answer: bool) -> Any:
         return self._template.generate(
@@ -150,11 +150,11 @@ class _Namespace(Namespace):
     """jinja2's, without names that begin with an underscore."""
 
     def __init__(*args: Any, **values: Any) -> None:
-        own, args = args[0], args[1:]
-        found = dict(*args, **values)
-        for name in found:
+        namespace, args = args[0], args[1:]
+        values_of = dict(*args, **values)
+        for name in values_of:
             _check_name(name)
-        Namespace.__init__(own, found)
+        Namespace.__init__(namespace, values_of)
 
     def __setitem__(self, name: str, value: Any) -> None:
         _check_name(name)

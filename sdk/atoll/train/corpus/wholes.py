@@ -50,15 +50,15 @@ class Wholes:
 
 def open_wholes(raw: bytes) -> Wholes:
     """The tokenizer of a tokenizer.json. Raises ValueError where the bytes are none."""
-    said = parse(raw)
+    parsed = parse(raw)
     given = read_tokenizer(raw)
     given.no_padding()
     given.no_truncation()
     made: Plain = loads(given.to_str())
-    drawn = [name for name in _RANDOM if _model(said).pop(name, None)]
+    drawn = [name for name in _RANDOM if _model(parsed).pop(name, None)]
     for name in _RANDOM:
         made["model"].pop(name, None)
-    file = json.dumps(said, ensure_ascii=False).encode() if drawn else raw
+    file = json.dumps(parsed, ensure_ascii=False).encode() if drawn else raw
     tokenizer = _of(made) if drawn else given
     notes = tuple(
         f"the tokenizer's {name} is off: it draws other tokens each time" for name in drawn
@@ -74,10 +74,10 @@ def open_wholes(raw: bytes) -> Wholes:
     )
 
 
-def _model(said: Any) -> Plain:
+def _model(parsed: Any) -> Plain:
     """The part that says the model; empty where it has another form, which no tokenizer has."""
-    found = said.get("model") if isinstance(said, dict) else None
-    return found if isinstance(found, dict) else {}
+    model = parsed.get("model") if isinstance(parsed, dict) else None
+    return model if isinstance(model, dict) else {}
 
 
 def _of(made: Plain) -> Tokenizer:
@@ -125,8 +125,8 @@ def _unknown(model: Plain, tokenizer: Tokenizer, gone: int | None) -> int | None
     if gone is not None:
         return None
     if model["type"] == "Unigram":
-        found = model.get("unk_id")
-        return found if type(found) is int else None
+        unknown = model.get("unk_id")
+        return unknown if type(unknown) is int else None
     name = model.get("unk_token")
     return tokenizer.token_to_id(name) if isinstance(name, str) else None
 

@@ -182,17 +182,17 @@ def residual_of(m: Making, params: dict[str, Value]) -> dict[str, Value]:
     """Both feedbacks after a step to these parameters, by their names under the optimiser root."""
     if not m.manifest.codec.carries_feedback:
         return {}
-    coder, found, first = Coder(m), dict[str, Value](), 0
+    coder, states, first = Coder(m), dict[str, Value](), 0
     exponents = coder.exponents(range(len(params)))
     wanted = {name: coder.wanted(name, after) for name, after in params.items()}
     steps = [coder.in_steps(w, exponents, at) for at, w in enumerate(wanted.values())]
     x = joined(m.graph, steps)
     said = coder.coordinates(coder.said(coder.coded(x, DELTA_SECTION)), x.elements)
     for at, (name, w) in enumerate(wanted.items()):
-        found[f"feedback/{name}"] = m.state(1, f"feedback/{name}")
-        found[f"left/{name}"] = coder.residual(w, said, exponents, [at, first])
+        states[f"feedback/{name}"] = m.state(1, f"feedback/{name}")
+        states[f"left/{name}"] = coder.residual(w, said, exponents, [at, first])
         first += w.elements
-    return found
+    return states
 
 
 def _runs(positions: Sequence[int]) -> list[list[int]]:

@@ -204,16 +204,16 @@ class Graph:
 
     def _live(self, result: int) -> list[int]:
         """What the result depends on, and itself, in the order in which it was made."""
-        found, waiting = set[int](), [result]
+        live, waiting = set[int](), [result]
         while waiting:
             index = waiting.pop()
-            if index in found:
+            if index in live:
                 continue
-            found.add(index)
+            live.add(index)
             waiting += [i.node for i in self.nodes[index].inputs if i.source is Source.TRACE]
             if index in self._also:
                 waiting.append(self._also[index])
-        return sorted(found)
+        return sorted(live)
 
     def _bases(self, lengths: dict[Region, int]) -> tuple[tuple[int, ...], int]:
         counts = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from atoll.numerics.trace.build.graph import Graph, Value
@@ -127,17 +128,17 @@ def exact_sum(g: Graph, x: Value, columns: int, factor: float = 1.0) -> Value:
     return g.add(Op.EXACT_SUM, [sums, step], sums.elements, [f64(factor)])
 
 
-def power_sums(g: Graph, x: Value, shape: tuple[int, int]) -> list[Value]:
+def power_sums(g: Graph, x: Value, *, rows: int, columns: int) -> list[Value]:
     """Sums of the rows [R] and of the columns [C] of x [R, C], on one grid of a power of two."""
     top = largest(g, x, x.elements)
     up, step = (g.add(Op.POWER_GRID, [top], 1, [direction]) for direction in (1, 0))
-    rows = _power_sum(g, x, shape[1], (up, step))
-    return [rows, _power_sum(g, transposed(g, x, shape[1]), shape[0], (up, step))]
+    of_rows = _power_sum(g, x, columns, up=up, step=step)
+    return [of_rows, _power_sum(g, transposed(g, x, columns), rows, up=up, step=step)]
 
 
-def _power_sum(g: Graph, x: Value, columns: int, grid_: tuple[Value, Value]) -> Value:
+def _power_sum(g: Graph, x: Value, columns: int, *, up: Value, step: Value) -> Value:
     rows, count = x.elements // columns, blocks(columns, GRID_BLOCK)
-    up, step = (view(g, each, (rows,), (0,)) for each in grid_)
+    up, step = (view(g, each, (rows,), (0,)) for each in (up, step))
     sums = g.add(Op.SUM_GRID, [x, up], rows * count, [columns, GRID_BLOCK])
     return g.add(Op.EXACT_SUM, [total(g, sums, count), step], rows, [f64(1.0)])
 
@@ -176,9 +177,17 @@ def rescale_stacked(g: Graph, high: Value, low: Value, columns: int, row: Value)
     return g.add(Op.RESCALE_STACKED, [high, low, row], high.elements, words)
 
 
-def split_dot(g: Graph, a: tuple[Value, Value], b: tuple[Value, Value], inner: int) -> Value:
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Integers of a split grid: the high part of each, and the low one."""
+
+    high: Value
+    low: Value
+
+
+def split_dot(g: Graph, a: Split, b: Split, inner: int) -> Value:
     """P of two split grids [R, inner] and [S, inner]: i64 [R, S]."""
     parts = [
-        dot(g, a[0], b[0], inner), dot(g, a[0], b[1], inner), dot(g, a[1], b[0], inner)
+        dot(g, a.high, b.high, inner), dot(g, a.high, b.low, inner), dot(g, a.low, b.high, inner)
     ]  # fmt: skip
     return g.add(Op.COMBINE_SPLIT, parts, parts[0].elements, [parts[0].width])

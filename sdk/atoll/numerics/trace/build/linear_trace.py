@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from atoll.numerics.state_layout import DOWN, UP
 from atoll.numerics.trace.build.graph import Graph, Value
 from atoll.numerics.trace.build.grids import (
+    Split,
     dot,
     exact_sum,
     f32,
@@ -85,18 +86,18 @@ def product(
         high, low, step = split_rows(g, folded, width)
         sums = dot(g, high, w.turned, width), dot(g, low, w.turned, width)
         dx = rescale_stacked(g, *sums, w.inputs, step)
-        _meet_weights(m, w, gy, (xi, sx))
+        _meet_weights(m, w, gy, integers=xi, steps=sx)
         return dx
 
     return cut(g, y, w.outputs), back
 
 
-def _meet_weights(m: Making, w: Stacked, gy: Value, x: tuple[Value, Value]) -> None:
+def _meet_weights(m: Making, w: Stacked, gy: Value, *, integers: Value, steps: Value) -> None:
     """L3's C and L5, from the gradient of the output and the integers and steps of the input."""
     g, width = m.graph, sum(w.outputs)
-    folded = g.add(Op.MUL_ROWS, [gy, x[1]], gy.elements, [width])
+    folded = g.add(Op.MUL_ROWS, [gy, steps], gy.elements, [width])
     high, low, step = split_rows(g, transposed(g, folded, width), m.tokens)
-    turned = transposed(g, x[0], w.inputs)
+    turned = transposed(g, integers, w.inputs)
     sums = dot(g, high, turned, m.tokens), dot(g, low, turned, m.tokens)
     dw = rescale_stacked(g, *sums, w.inputs, step)
     if len(w.names) == 1:
@@ -158,16 +159,16 @@ def head(m: Making, x: Value, name: str) -> tuple[Value, Back]:
     g, width, vocab = m.graph, m.spec.width, m.spec.vocab
     w = _head_weight(m, name)
     xh, xl, sx = split_rows(g, x, width)
-    logits = rescale(g, split_dot(g, (xh, xl), w.slices, width), vocab, sx, w.step)
+    logits = rescale(g, split_dot(g, Split(xh, xl), w.slices, width), vocab, sx, w.step)
 
     def back(gy: Value) -> Value:
         folded = g.add(Op.MUL_COLUMNS, [gy, w.step], gy.elements, [vocab])
         high, low, row_step = split_rows(g, folded, vocab)
-        dx = rescale(g, split_dot(g, (high, low), w.turned, vocab), width, row_step)
+        dx = rescale(g, split_dot(g, Split(high, low), w.turned, vocab), width, row_step)
         folded = g.add(Op.MUL_ROWS, [gy, sx], gy.elements, [vocab])
         high, low, column_step = split_rows(g, transposed(g, folded, vocab), m.tokens)
-        turned = transposed(g, xh, width), transposed(g, xl, width)
-        sums = split_dot(g, (high, low), turned, m.tokens)
+        turned = Split(transposed(g, xh, width), transposed(g, xl, width))
+        sums = split_dot(g, Split(high, low), turned, m.tokens)
         m.meet(name, rescale(g, sums, width, column_step))
         return dx
 
@@ -178,8 +179,8 @@ def head(m: Making, x: Value, name: str) -> tuple[Value, Back]:
 class _Head:
     """The split grid of the head's rows: slices [V, D], the same turned, and steps [V]."""
 
-    slices: tuple[Value, Value]
-    turned: tuple[Value, Value]
+    slices: Split
+    turned: Split
     step: Value
 
 
@@ -187,6 +188,7 @@ def _head_weight(m: Making, name: str) -> _Head:
     def make() -> _Head:
         g, width = m.graph, m.spec.width
         high, low, step = split_rows(g, m.weight(name), width)
-        return _Head((high, low), (transposed(g, high, width), transposed(g, low, width)), step)
+        turned = Split(transposed(g, high, width), transposed(g, low, width))
+        return _Head(Split(high, low), turned, step)
 
     return m.once(("head", name), make)

@@ -148,11 +148,14 @@ class Making:
 
     def _mixed(self, name: str) -> Value:
         """S0: what the round before merged, taken in."""
-        own = np.float32(float(self.manifest.codec.mixing))
+        mixing = np.float32(float(self.manifest.codec.mixing))
         p, model = self._before(0, name), self.model(name)
         parts = [
             self.graph.add(Op.SCALE, [value], value.elements, [factor])
-            for value, factor in ((p, f32(float(own))), (model, f32(float(np.float32(1) - own))))
+            for value, factor in (
+                (p, f32(float(mixing))),
+                (model, f32(float(np.float32(1) - mixing))),
+            )
         ]
         return self.graph.add(Op.ADD, parts, p.elements)
 

@@ -52,16 +52,16 @@ def make_update_proof(
         fragment: which the update speaks of.
     """
     m = Making.of(manifest, optimiser_tree(manifest))
-    sent, told, all_ = _Sent(m), moment_layout(manifest), m.weights.shapes
+    sent, layout, all_ = _Sent(m), moment_layout(manifest), m.weights.shapes
     moved = {n: shape for n, shape in all_.items() if manifest.codec.fragment_of(n) == fragment}
     with m.graph.within(Region.PRELUDE):
         positions = [position for position, name in enumerate(all_) if name in moved]
         sections = [sent.coded(_Coded(DELTA_SECTION, moved, positions, sent.change))]
-        if told.m:
-            positions = [len(all_) + position for position in range(len(told.m))]
-            sections.append(sent.coded(_Coded(MOMENT_SECTION, told.m, positions, sent.moment)))
-        if told.v:
-            sections.append(sent.factored(told.v))
+        if layout.m:
+            positions = [len(all_) + position for position in range(len(layout.m))]
+            sections.append(sent.coded(_Coded(MOMENT_SECTION, layout.m, positions, sent.moment)))
+        if layout.v:
+            sections.append(sent.factored(layout.v))
         update = _concatenated(m, sections)
     return m.graph.templates(1 + fragment, update)
 
@@ -105,7 +105,11 @@ class _Sent:
         for name, shape in shapes.items():
             second = m.state(1, f"v/{name}")
             is_matrix = len(shape) == 2
-            factored += power_sums(m.graph, second, (shape[0], shape[1])) if is_matrix else [second]
+            factored += (
+                power_sums(m.graph, second, rows=shape[0], columns=shape[1])
+                if is_matrix
+                else [second]
+            )
         tail = FactoredLayout(Layout.of(shapes)).header
         header = m.graph.add(Op.UPDATE_HEADER, [], len(tail), tail=tail)
         return [header, joined(m.graph, factored)]
