@@ -30,7 +30,7 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "data": {"max_tokens": 2_000_000},
         "inner": {"lr": "0.004", "steps": 40, "segment": 5, "batch": 8},
         # A job of four rounds that shows what audits are for: more than its bonds ask for.
-        "audit": {"rate": "0.5"},
+        "audit": {"rate": "0.125", "last": "all"},
         "money": {
             "price_per_million": "1",
             "provider_bond": "100",

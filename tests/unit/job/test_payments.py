@@ -50,7 +50,7 @@ def test_everybody_is_paid_for_what_it_did(audited: Script) -> None:
     assert ledger.faults == []
     assert ledger.paid(PROVIDERS[0]) == {"training": 8 * terms.segment_pay}
     assert ledger.paid_for("signatures") == 4 * terms.sign_fee
-    assert ledger.paid_for("audits") == 8 * terms.duty_fee
+    assert ledger.paid_for("audits") == 4 * terms.duty_fee
     parts = map(ledger.paid_for, ("training", "signatures", "audits"))
     assert ledger.sums.paid_wei == net.claimed == sum(parts)
     assert ledger.sums.balance == net.funded - net.claimed
@@ -82,7 +82,7 @@ def test_a_contest_moves_one_fee(audited: Script) -> None:
     ledger = ledger_of(script)
     assert ledger.faults == []
     assert ledger.paid(WATCHER) == {"credits": net.terms.duty_fee // 2}
-    fees = (8 - 1) * net.terms.duty_fee
+    fees = (4 - 1) * net.terms.duty_fee
     assert ledger.paid_for("audits") == fees
 
 

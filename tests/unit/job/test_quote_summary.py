@@ -58,8 +58,8 @@ def test_what_a_lie_costs_is_said_where_it_costs_something() -> None:
     look = quote(DRAFT, PACE, fee_cap=1)
     terms = DRAFT.manifest.terms
     assert look.loses_wei == terms.segments * terms.segment_pay + terms.provider_bond
-    # Half of the pool of two replays one of four seats, and two thirds of it speak.
-    assert look.lasts_rounds == 6
-    assert "lasts 6 rounds and loses 100.02" in summary(DRAFT, look)
+    # A half of the rounds is replayed, and two thirds of the auditors speak.
+    assert look.lasts_rounds == 3
+    assert "lasts 3 rounds and loses 100.02" in summary(DRAFT, look)
     assert "one lie pays from a gain of" in summary(DRAFT, look)
     assert "one lie pays" not in summary(DRAFT, replace(look, deterred_wei=-1))

@@ -23,7 +23,7 @@ from atoll.protocol.optimisers import INNER_OPTIMISERS
 from atoll.service.messages import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "f45ae1c033813698433a7649889c5a0b7ad1a8a92394df369a9a7e6e286ae48b"
+DEMO_DIGEST = "73171f4db7a9a20db2eced3215f27b4c7661aea3d084e80421ebf1aecd3ecb40"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = unstored_data(
