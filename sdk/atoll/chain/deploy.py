@@ -22,6 +22,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.prices import ask_prices
 from atoll.chain.response_checks import data, header, quantity, receipt, tx_hash
 from atoll.chain.rpc import FailoverProvider
+from atoll.chain.supported_chains import check_chain
 from atoll.chain.verdicts import Refusal, RpcRefused, floor_of, refusal_of
 from atoll.errors import (
     ChainError,
@@ -123,6 +124,7 @@ async def deploy(
     """Deploys and wires every contract; where they are.
 
     Raises:
+        ConfigError: the chain is none that is supported, or the token has too few decimals.
         RpcUnavailable: no endpoint answers.
         InsufficientFunds: the account cannot pay for the gas.
         TransactionFailed: a contract was refused; the message says which and why.
@@ -162,6 +164,7 @@ class _Deployer:
         self._first_nonce = await self._ask(
             quantity, "eth_getTransactionCount", self._sender, "latest"
         )
+        check_chain(await self._ask(quantity, "eth_chainId"))
         token, new = self._config.token, checked_decimals(self._config.decimals)
         self._decimals = new if token is None else await decimals_of(self._provider, token)
         self._plan(await self._has_bls())
