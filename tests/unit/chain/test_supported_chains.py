@@ -19,7 +19,7 @@ def test_a_chain_without_sound_randomness_or_code_is_refused_by_name(
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{name} is not supported: its ") as caught:
         check_chain(chain_id)
-    assert "Base (8453)" in caught.value.next_step
+    assert "Base (8453)" in str(caught.value.next_step)
 
 
 def test_a_chain_that_nobody_has_looked_at_is_refused_by_its_number() -> None:
