@@ -66,7 +66,8 @@ def main() -> int:
             _write("triton", [e for e in torch if e.startswith("triton==")])
             entries = [e for e in entries if not TORCH.match(e)]
         _write(name, entries)
-    _lock_npm()
+    for folder in (CONTRACTS, CONTRACTS / "hardhat"):
+        _lock_npm(folder)
     return 0
 
 
@@ -108,16 +109,16 @@ def _write(name: str, entries: list[str]) -> None:
     (LOCKS / f"{name}.txt").write_text(HEADER + "".join(f"{e}\n" for e in entries), "utf-8")
 
 
-def _lock_npm() -> None:
+def _lock_npm(folder: Path) -> None:
     """Renews npm's lock, and names in it the binaries of platforms that the registry lacks.
 
     `npm ci` wants every optional dependency in the lock. Where a mirror has only some platforms'
     binaries, the others' integrity cannot be had, and theirs stands as it was before.
     """
-    path = CONTRACTS / "package-lock.json"
+    path = folder / "package-lock.json"
     before: dict[str, Any] = json.loads(path.read_text("utf-8"))["packages"]
     npm = ["npm", "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund"]
-    subprocess.run([*npm, "--loglevel=error"], cwd=CONTRACTS, check=True)
+    subprocess.run([*npm, "--loglevel=error"], cwd=folder, check=True)
     lock: dict[str, Any] = json.loads(path.read_text("utf-8"))
     packages: dict[str, Any] = lock["packages"]
     for package in list(packages.values()):

@@ -76,6 +76,7 @@ BEYOND = (
     "adversary",
     "integration/storage/test_libkubo.py",
     "integration/chain/test_brownie.py",
+    "integration/chain/test_other_nodes.py::test_they_work_on_hardhat_s_node",
     "integration/dashboard",  # in a Chromium
     "integration/job/test_lm_eval.py",  # of .venv-notebook
     "integration/numerics/test_fused.py",  # with Triton

@@ -18,15 +18,12 @@ MIN_MOVE: Final = 60
 """Seconds in which a transaction is in a block, and seen by everybody, while a chain goes on."""
 OP_STACK: Final = 12 * _HOUR
 """A deposit from L1 is in a block by then, whatever the sequencer does (its sequencing window)."""
-ARBITRUM: Final = 24 * _HOUR
-"""`SequencerInbox.forceInclusion` takes a delayed message after it."""
 ETHEREUM: Final = _HOUR
 """No block was missed for longer; a proposer that keeps somebody out proposes one block."""
 BASE: Final = 8453
 LONGEST_PAUSE: Final[Mapping[int, int]] = MappingProxyType({
     1: ETHEREUM, 11155111: ETHEREUM,
     10: OP_STACK, 11155420: OP_STACK, BASE: OP_STACK, 84532: OP_STACK,
-    42161: ARBITRUM, 421614: ARBITRUM,
 })  # fmt: skip
 """Seconds that a chain may stand still or keep a transaction out: Base stood still for 33 minutes
 in 2025, and for 116 in 2026."""

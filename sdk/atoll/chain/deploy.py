@@ -23,6 +23,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.prices import ask_prices
 from atoll.chain.response_checks import data, header, quantity, receipt, tx_hash
 from atoll.chain.rpc import FailoverProvider
+from atoll.chain.supported_chains import check_chain
 from atoll.chain.verdicts import Refusal, RpcRefused, floor_of, refusal_of
 from atoll.errors import (
     ChainError,
@@ -107,6 +108,7 @@ async def deploy(
     """Deploys and wires every contract; where they are.
 
     Raises:
+        ConfigError: the chain is none that is supported, or the token has too few decimals.
         RpcUnavailable: no endpoint answers.
         InsufficientFunds: the account cannot pay for the gas.
         TransactionFailed: a contract was refused; the message says which and why.
@@ -157,6 +159,7 @@ class _Deployer:
         )
         if (chain_id := self._provider.chain_id) is None:
             raise ChainError("the endpoint named no chain id")
+        check_chain(chain_id)
         token, new = self._config.token, checked_decimals(self._config.decimals)
         self._decimals = new if token is None else await decimals_of(self._provider, token)
         params = self._config.params or default_params(chain_id, self._decimals)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import subprocess
 import tempfile
@@ -101,19 +102,42 @@ def start_ganache() -> Anvil:
     """Starts a Ganache with Anvil's accounts, and returns once it answers; it has no control calls
     of Anvil's.
     """
-    script = CONTRACTS / "node_modules/ganache/dist/node/cli.js"
-    port = free_port()
     mnemonic = "test test test test test test test test test test test junk"
+    return _start_node_js(
+        "ganache/dist/node/cli.js", ("--wallet.mnemonic", mnemonic), port="--server.port"
+    )
+
+
+def start_hardhat() -> Anvil:
+    """Starts Hardhat's node, whose accounts are Anvil's, and returns once it answers."""
+    return _start_node_js(
+        "hardhat/internal/cli/bootstrap.js", ("node",), port="--port", folder=CONTRACTS / "hardhat"
+    )
+
+
+def start_optimism() -> Anvil:
+    """An Anvil that answers as a node of the OP stack, with a block every two seconds."""
+    return start_anvil("--network", "optimism", "--block-time", "2")
+
+
+def _start_node_js(
+    script: str, options: tuple[str, ...], *, port: str, folder: Path = CONTRACTS
+) -> Anvil:
+    """Starts what npm installed in a folder, and returns once it answers."""
+    number = free_port()
     process = subprocess.Popen(
-        ["node", str(script), "--server.port", str(port), "--wallet.mnemonic", mnemonic],
+        ["node", str(folder / "node_modules" / script), *options, port, str(number)],
+        cwd=folder,
+        env={**os.environ, "HARDHAT_DISABLE_TELEMETRY_PROMPT": "true"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    ganache = Anvil(f"http://127.0.0.1:{port}", process)
+    node = Anvil(f"http://127.0.0.1:{number}", process)
     while process.poll() is None:
         try:
-            ganache.ask("eth_chainId")
+            node.ask("eth_chainId")
         except OSError:
+            time.sleep(0.05)
             continue
-        return ganache
-    raise RuntimeError(f"ganache exited with {process.returncode}; run npm ci in contracts/")
+        return node
+    raise RuntimeError(f"{script} exited with {process.returncode}; run npm ci in {folder}")

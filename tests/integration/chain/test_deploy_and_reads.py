@@ -12,6 +12,7 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil, stop, until
 
+from atoll.chain import contract_views as views
 from atoll.chain.contract_views import Stake
 from atoll.chain.contracts import AtollChain
 from atoll.chain.default_params import default_params
@@ -24,7 +25,9 @@ from atoll.errors import (
     TransactionFailed,
     WrongChain,
 )
+from atoll.job.event_text import tokens
 from atoll.protocol import bls
+from atoll.protocol.token_units import use_decimals
 from atoll.protocol.types import Address, JobId, Role
 
 NOWHERE = "http://127.0.0.1:9"  # the discard port: nothing listens
@@ -106,6 +109,25 @@ async def test_an_existing_token_is_used(
     again = await deploy(anvil.url, accounts[1], DeployConfig(token=token))
     assert again.addresses["AtollToken"] == token
     assert again.addresses["Rounds"] != deployment.addresses["Rounds"]
+
+
+async def test_a_token_of_six_decimals_is_what_amounts_are_counted_in(
+    anvil: Anvil, accounts: list[LocalAccount]
+) -> None:
+    made = await deploy(anvil.url, accounts[0], DeployConfig(decimals=6))
+    chain = await AtollChain.connect(anvil.url, made)
+    try:
+        params = await chain.ask(views.params())
+        assert (params.min_provider_bond, params.min_verifier_bond) == (10**6, 10**6)
+        held = await chain.token_balance(Address(accounts[0].address))
+        assert tokens(held) == "1,000,000,000"
+        again = await deploy(
+            anvil.url, accounts[1], DeployConfig(token=made.addresses["AtollToken"])
+        )
+        assert (made.decimals, again.decimals) == (6, 6)
+    finally:
+        use_decimals(18)
+        await chain.close()
 
 
 async def test_a_refused_constructor_is_named(anvil: Anvil, accounts: list[LocalAccount]) -> None:

@@ -373,7 +373,9 @@ async def test_a_chain_that_began_anew_is_another_though_all_addresses_are_the_s
 async def test_on_other_chains_an_endpoint_s_false_block_0_keeps_nobody_from_starting(
     spawn: Callable[..., Anvil], accounts: list[LocalAccount], tmp_path: Path
 ) -> None:
-    real, liar = (spawn("--chain-id", "5", "--timestamp", f"18{n}0000000").url for n in range(2))
+    real, liar = (
+        spawn("--chain-id", "84532", "--timestamp", f"18{n}0000000").url for n in range(2)
+    )
     deployment = await deploy(real, accounts[0])
     assert await deploy(liar, accounts[0]) == deployment
     for url in (real, liar):

@@ -1,15 +1,21 @@
-"""The same code on Ganache: another node's gas estimates, error shapes and missing methods."""
+"""The same code on other nodes: their gas estimates, error shapes, absent methods and intervals."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from eth_account.signers.local import LocalAccount
-from tests.integration.chain.local_anvil import Anvil, start_ganache, stop
+from tests.integration.chain.local_anvil import (
+    Anvil,
+    start_ganache,
+    start_hardhat,
+    start_optimism,
+    stop,
+)
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import deploy
@@ -29,12 +35,35 @@ def ganache() -> Iterator[Anvil]:
     stop(node)
 
 
-async def test_queue_index_and_reads_work_on_ganache(
-    ganache: Anvil, accounts: list[LocalAccount], tmp_path: Path
+@pytest.fixture(params=[start_ganache, start_optimism], ids=["ganache", "optimism"])
+def node(request: pytest.FixtureRequest) -> Iterator[Anvil]:
+    start: Callable[[], Anvil] = request.param
+    started = start()
+    yield started
+    stop(started)
+
+
+async def test_queue_index_and_reads_work_on_every_node(
+    node: Anvil, accounts: list[LocalAccount], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    deployment = await deploy(ganache.url, accounts[0])
-    assert "BlsPolicy" not in deployment.addresses  # it has none of the curve's precompiles
-    chain = await AtollChain.connect(ganache.url, deployment)
+    is_ganache = "ganache" in request.node.name  # it has none of the curve's precompiles
+    await _works(node, accounts, tmp_path, has_bls=not is_ganache)
+
+
+async def test_they_work_on_hardhat_s_node(accounts: list[LocalAccount], tmp_path: Path) -> None:
+    node = start_hardhat()
+    try:
+        await _works(node, accounts, tmp_path, has_bls=True)
+    finally:
+        stop(node)
+
+
+async def _works(
+    node: Anvil, accounts: list[LocalAccount], tmp_path: Path, *, has_bls: bool
+) -> None:
+    deployment = await deploy(node.url, accounts[0])
+    assert ("BlsPolicy" in deployment.addresses) is has_bls
+    chain = await AtollChain.connect(node.url, deployment)
     queue = TxQueue(chain, accounts[0], tmp_path / "tx", QueueConfig(poll_seconds=0.02))
     running = asyncio.create_task(queue.run())
     for name in ("a", "b"):
