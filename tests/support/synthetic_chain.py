@@ -130,7 +130,7 @@ class SyntheticJob:
             yield ev.Voted(job, account, slot, round, 0, seated), 65
         record = RoundRecord(
             seed, digest(f"audit {round}"), digest("reveals"), digest("votes"), model,
-            seated, seated, Bitmap(0), pool, committee,
+            seated, seated, Bitmap(0), pool, committee, self._drawn(round),
         )  # fmt: skip
         state = digest(f"state {round + 1}")
         verdict = Verdict(Bitmap(0), self.seats, state, cid(f"state {round}"), bytes(8))
@@ -160,10 +160,12 @@ class SyntheticJob:
         return moments
 
     def _duties(self, round: RoundIndex) -> Mapping[SlotIndex, tuple[SeatIndex, ...]]:
+        return draw_duties(digest(f"audit {round}"), self._drawn(round), _all(self.slots))
+
+    def _drawn(self, round: RoundIndex) -> Bitmap:
         seed, seated, terms = digest(f"audit {round}"), _all(self.seats), self.terms
         rate, left = rate_in(terms, is_last=False), most_duties(terms)
-        drawn = draw_audits(seed, seated, Bitmap(0), rate=rate, left=left)
-        return draw_duties(seed, drawn, _all(self.slots))
+        return draw_audits(seed, seated, Bitmap(0), rate=rate, left=left)
 
 
 def _all(count: int) -> Bitmap:
