@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -171,7 +172,7 @@ def attention() -> Json:
     def of(batch: int, heads: int, keys: int, length: int, width: int) -> Json:
         shapes = {"q": heads, "k": keys, "v": keys}
         inputs = {n: numbers(n, batch, count, length, width) for n, count in shapes.items()}
-        return case(OPS.attention, inputs)
+        return case(partial(OPS.attention, context=length), inputs)
 
     return {"attention": of(2, 4, 2, 5, 4), "attentionOverTiles": of(1, 1, 1, 131, 2)}
 
