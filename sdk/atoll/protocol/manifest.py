@@ -8,14 +8,16 @@ used (`float(text)` rounds correctly).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
     PlainSerializer,
+    SerializerFunctionWrapHandler,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 
@@ -216,6 +218,13 @@ class Manifest(Spec):
             raise ValueError(f"more than {MAX_MANIFEST_BYTES} bytes")
         return self
 
+    @model_serializer(mode="wrap")
+    def _without_null(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = write(self)
+        if self.task is None:
+            del plain["task"]
+        return plain
+
     def _check_init(self) -> None:
         has_both = self.init.seed is not None and self.init.cid is not None
         if has_both != (self.lora is not None):
@@ -252,9 +261,7 @@ class Manifest(Spec):
 
     def to_bytes(self) -> bytes:
         """Canonical DAG-CBOR."""
-        plain: dict[str, Ipld] = self.model_dump()
-        if self.task is None:
-            del plain["task"]
+        plain: Ipld = self.model_dump()
         return encode(plain)
 
     @classmethod

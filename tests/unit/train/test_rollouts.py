@@ -19,6 +19,7 @@ from atoll.numerics.rollouts import Place, Rollouts, Sampler, ids_bytes, read_id
 from atoll.numerics.segment import Course, run_segment
 from atoll.numerics.state import SeatState
 from atoll.numerics.state_layout import seat_layout
+from atoll.protocol.canonical import encode
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.types import ZERO_DIGEST
@@ -207,6 +208,13 @@ def test_reward_rises(task: TrainTask, store: LocalStore) -> None:
         patch.setattr("atoll.numerics.segment.Sampler", Seeing)
         run_segment(initial(task, store), 0, course)
     assert sum(seen[-12:]) > 1.3 * sum(seen[:12])
+
+
+def test_a_job_of_text_has_no_task_and_no_null(task: TrainTask) -> None:
+    plain = task.manifest.model_dump()
+    assert Manifest.from_bytes(encode(plain)) == task.manifest
+    with pytest.raises(ManifestError, match="and no null"):
+        Manifest.from_bytes(encode(plain | {"task": None}))
 
 
 def test_no_judge_decides_it_yet(task: TrainTask) -> None:
