@@ -59,7 +59,7 @@ LONGEST_FIRST = (
     "e2e/test_chaos.py",
     "e2e/test_six_decimals.py",
     "e2e/test_honest.py",
-    "network/test_sitting_out.py",
+    "network/test_interrupted.py",
     "network/test_killed_players.py",
     "network/test_two_of_four.py",
     *NETWORKS,

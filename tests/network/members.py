@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.support.small_job import numerics_of_members, small_manifest, with_pr
 from atoll.aggregation.merge_round import merge_updates
 from atoll.numerics.state import GlobalState
 from atoll.numerics.state_layout import max_state_bytes
+from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.certificates import CertificateKind
 from atoll.protocol.holders import Holder
 from atoll.protocol.keeper_calls import KeeperCallKind, keeper_calls
@@ -221,6 +222,24 @@ async def _create(
     manifest = with_program(manifest, store)
     await submit(session, manifest, kind)
     return JobId(1), manifest
+
+
+async def another_job(running: Network, **terms: Any) -> Network:
+    """One more job on the same network, of `TERMS` with these changes, by the same submitter.
+
+    What members compute and keep of the earlier one may go on beside it.
+    """
+    session = running.session
+    now = (await session.chain.head()).timestamp
+    changed = {**TERMS, "expiry": now + A_DAY, **terms}
+    manifest = small_manifest(session.store, numerics_of_members(), **changed)
+    manifest = with_program(manifest, session.store)
+    await submit(session, manifest)
+    await session.follower.poll()
+    cid = dag_cbor_cid(manifest.digest())
+    jobs = session.follower.views  # a stranger's among them
+    (job,) = (job for job, view in jobs.items() if view.spec_cid == cid)
+    return replace(running, job=job, manifest=manifest, view=None)
 
 
 async def submit(
