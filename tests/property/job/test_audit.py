@@ -36,8 +36,7 @@ def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def honest(tmp_path_factory: pytest.TempPathFactory) -> TrainedJob:
     """Two rounds by honest members, audited."""
     job = TrainedJob.begin(tmp_path_factory.mktemp("honest"), rounds=2)
-    for round in [job.round(), job.round()]:
-        job.script.audit(round)
+    job.script.audit(job.round(), job.round())
     return job
 
 

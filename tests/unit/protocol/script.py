@@ -128,17 +128,23 @@ class Script:
         settled_round = self.net.settled[round]
         return [id for id in settled_round.slots.values() if self.net.duties(round, id)]
 
-    def audit(self, round: int) -> None:
+    def audit(self, *rounds: int) -> None:
         """Audit reports, openings, keys of everybody; the clock is then where keys end."""
-        ends = self.net.settled[round].ends
-        for id in self.auditors(round):
-            self.audit_report(round, id)
-        self.net.wait_until(ends["audit"])
+        ends = {round: self.net.settled[round].ends for round in rounds}
+        for round in rounds:
+            for id in self.auditors(round):
+                self.audit_report(round, id)
+        due = [(ends[round]["audit"], self.open_all, round) for round in rounds]
+        due += [(ends[round]["open"], self.show_keys, round) for round in rounds]
+        for at, act, round in sorted(due, key=lambda item: item[0]):
+            self.net.wait_until(at)
+            act(round)
+        self.net.wait_until(max(end["keys"] for end in ends.values()))
+
+    def open_all(self, round: int) -> None:
+        """Everybody opens."""
         for id in self.auditors(round):
             self.open(round, id)
-        self.net.wait_until(ends["open"])
-        self.show_keys(round)
-        self.net.wait_until(ends["keys"])
 
     def guessed(self, round: int) -> tuple[int, SeatIndex]:
         """An audit with keys, in which one auditor guessed its first digest: who, of which seat."""

@@ -313,8 +313,7 @@ def test_pay_is_claimed_as_often_as_configured(when: str, claims: int) -> None:
 def test_at_the_end_all_pay_is_claimed_and_the_bond_comes_home() -> None:
     script = Script.ready(make_terms(rounds=2))
     script.net.advance()
-    for round in (script.honest_round(), script.honest_round()):
-        script.audit(round)
+    script.audit(script.honest_round(), script.honest_round())
     net = script.net
     net.wait_until(max(settled_round.ends["window"] for settled_round in net.settled))
     found = decide_pay(seen(net), "end").commands
