@@ -26,14 +26,18 @@ PIECE = 256
 """Logs that are folded before others get their turn."""
 
 
-async def check(reader: LogReader, snapshot: LogSnapshot, first: int, last: BlockRef) -> None:
-    """Returns where these are all logs up to the snapshot's block, and no others.
+async def check(reader: LogReader, snapshot: LogSnapshot, first: int, last: BlockRef) -> bool:
+    """Whether these are proven to be all logs up to the snapshot's block, and no others.
+
+    False where no endpoint has the state of its block any more: many nodes keep that of 128 blocks.
+    Then the words at the newest block decide, once what is behind the snapshot's was read, too:
+    each of them is a hash over the whole log.
 
     Args:
         first: the height at which logs begin; last: the newest block that is believed.
 
     Raises:
-        CheckpointRefused: they are not, or it cannot be told.
+        CheckpointRefused: they are not.
     """
     number = snapshot.block.number
     if not first <= number <= last.number:
@@ -54,16 +58,15 @@ async def check(reader: LogReader, snapshot: LogSnapshot, first: int, last: Bloc
         heads = await reader.heads(snapshot.block, sorted(jobs))
     except ChainTurned as turned:
         raise CheckpointRefused(f"the checkpoint is stale: {turned}") from turned
-    except RpcUnavailable as error:
-        raise CheckpointRefused(
-            f"the checkpoint is stale: no endpoint has the state of block {number}"
-        ) from error
+    except RpcUnavailable:
+        return False
     wrong = [key for key, head in heads.items() if fold.heads.get(key, EMPTY) != head]
     if wrong:
         raise CheckpointRefused(
             f"the checkpoint is false: it has other logs than the state of block {number} says, "
             f"in {len(wrong)} of {len(heads)} logs"
         )
+    return True
 
 
 async def _jobs(reader: LogReader, snapshot: LogSnapshot, first: int) -> set[int]:

@@ -27,6 +27,7 @@ from atoll.chain.checkpoint import FINAL_BLOCKS, WORTH_BLOCKS, Checkpoints, chec
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.indexed import Indexed
+from atoll.chain.log_heads import NO_JOB
 from atoll.chain.log_snapshot import CheckpointRefused
 from atoll.chain.log_store import (
     EVERY_LOG,
@@ -143,6 +144,7 @@ class EventIndex:
     ) -> None:
         self._chain = chain
         self._checkpoints = checkpoints
+        self._is_on_trial = False
         self._confirmations = confirmations
         self._looks_ahead = looks_ahead
         self._ahead: list[Indexed] = []
@@ -259,6 +261,8 @@ class EventIndex:
             self._range = min(MAX_RANGE, self._range * 2)
             if not is_read:
                 return False
+        if self._is_on_trial and not await self._stands_trial():
+            return await self._catch_up(head)
         if not await self._check():
             return False
         if self._looks_ahead:
@@ -275,16 +279,30 @@ class EventIndex:
             return
         async for snapshot in checkpoints(newest):
             try:
-                await check(self._chain.events, snapshot, self._from_block, newest)
+                is_proven = await check(self._chain.events, snapshot, self._from_block, newest)
             except CheckpointRefused as refused:
                 log.warning("a checkpoint is refused", cause=str(refused))
                 continue
             self._store.add(snapshot.block, snapshot.logs)
-            self._store.note_checked(snapshot.block.number)
+            self._is_on_trial = not is_proven
             log.info("begins with a checkpoint", block=snapshot.block.number)
-            self._untold += self.history()
-            self._confirmed = snapshot.block
             return
+
+    async def _stands_trial(self) -> bool:
+        """Whether all that was read since leads to the words of the newest block.
+
+        Where it does not, nothing of it stands, and all is read in ranges.
+        """
+        tip = self._store.tip()
+        assert tip is not None
+        heads = await self._chain.events.heads(tip, sorted({NO_JOB, *self._store.jobs}))
+        self._is_on_trial = False
+        if all(self._store.head(key, tip.number) == head for key, head in heads.items()):
+            return True
+        cause = f"the checkpoint is false: with it, the logs are not those of block {tip.number}"
+        log.warning("a checkpoint is refused", cause=cause)
+        self._store.drop_after(self._from_block - 1)
+        return False
 
     def checkpoint(self) -> LogRangeOnDisk | None:
         """What a checkpoint of the newest block would have that no reorg takes back."""

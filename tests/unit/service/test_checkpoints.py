@@ -253,15 +253,20 @@ async def test_what_is_not_true_is_refused_and_the_chain_is_read_in_ranges(
     index.close()
 
 
-async def test_one_whose_state_no_endpoint_has_any_more_is_stale(
-    member: Member, tmp_path: Path
+@pytest.mark.parametrize("change", [None, false, lacking])
+async def test_where_nodes_keep_no_old_state_the_newest_block_decides(
+    member: Member, tmp_path: Path, change: Callable[[bytes], bytes] | None
 ) -> None:
     note = await member.look()
     assert note is not None
+    if change is not None:
+        await member.serve(change(await member.file()))
     member.node.has_state = lambda number: number > note.block
     index, said = await joined(member, tmp_path)
-    assert "is stale: no endpoint has the state of block" in said
-    assert member.node.ranges == [(0, BLOCKS - CONFIRMATIONS)]
+    read_on, anew = (note.block + 1, BLOCKS - CONFIRMATIONS), (0, BLOCKS - CONFIRMATIONS)
+    assert member.node.ranges == ([read_on] if change is None else [read_on, anew])
+    assert ("the checkpoint is false" in said) == (change is not None)
+    assert index._store.checked == BLOCKS - CONFIRMATIONS
     index.close()
 
 
