@@ -8,7 +8,7 @@ checks the update and merges those of `--seats` (the same one over again: their 
 counts). The parts whose names begin with `warm` are those of the next round, which opens with the
 merged moments. Each part is what a worker process runs for it, in a process of its own; its peak is
 the largest resident memory that the operating system saw. `start` is a worker that has done nothing
-yet. The bar is 17 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of
+yet. The bar is 20 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of
 it. `said_bytes` is what the part takes by arithmetic, `of_said` the peak's share of that.
 """
 
@@ -29,7 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-BYTES_A_PARAMETER, BYTES_MORE = 17, 10**9
+BYTES_A_PARAMETER, BYTES_MORE = 20, 10**9
 MICRO_BATCHES = 2
 """Of a step, a sequence each: from the second on there are gradients to add to."""
 WARM = "warm "

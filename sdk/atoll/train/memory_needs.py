@@ -145,17 +145,19 @@ class _Sizes:
         """What a step holds at its fullest: one state, and the gradients' sums.
 
         Beside these there is, as the backward pass of a micro-batch begins, what it needs, with the
-        head; as it ends the embedding's sums; and then the optimiser's work on the largest tensor.
+        head; as it ends the embedding's sums; and then what the optimiser makes of the largest
+        tensor, and the reference's, where the step is run twice.
         """
         manifest, largest = self._manifest, self._largest
         inner, slots = manifest.inner, self.state // self.model
         # A layer's gradients are there before they are added.
         sums = self.model + self.layer if inner.batch > inner.micro_batch else 0
-        # The head's weight, whose integers and gradient are there, is the largest or its size.
-        head = (2 + _NUMBER) * largest if manifest.lora is None else 0
+        # The head's weight, whose integers and gradient are there, is the largest or its size; the
+        # reference, which runs a step once more, has such integers in fp64.
+        head = (2 + _NUMBER + 2 * _NUMBER) * largest if manifest.lora is None else 0
         kept = self._tokens * _kept_of_a_token(manifest.model, plan) + self.logits + head
         gradients = self.model + (2 + 1) * _NUMBER * largest
-        optimised = self.model + (slots + 1) * _NUMBER * largest
+        optimised = self.model + 2 * slots * _NUMBER * largest
         model = self.model if manifest.codec.carries_params else 0  # that a fragment is mixed with
         return self.base + self.held(plan) + max(sums + kept, gradients, optimised) + model
 

@@ -140,16 +140,16 @@ def _compared(step: int, reference: Recipe) -> Stepper:
 
     def both(optimiser: str, update: Update) -> Stepped:
         expected = stepped(optimiser, replace(update, recipe=reference))
-        found = stepped(optimiser, update)
-        if not _same_bits(found, expected):
+        result = stepped(optimiser, update)
+        if not _same_bits(result, expected):
             raise _step_fault(step)
-        return found
+        return result
 
     return both
 
 
-def _same_bits(found: Stepped, expected: Stepped) -> bool:
-    (p, slots), (other, others) = found, expected
+def _same_bits(result: Stepped, expected: Stepped) -> bool:
+    (p, slots), (other, others) = result, expected
     pairs = [(p, other), *((slots[slot], others[slot]) for slot in others)]
     return all(torch.equal(a.view(torch.int32), b.view(torch.int32)) for a, b in pairs)
 

@@ -142,8 +142,8 @@ def test_a_step_in_place_and_by_layer_has_the_bits_of_one_that_holds_everything(
         expected = step_with_two_states(expected, given, recipe)
         for plan, state in states.items():
             how = replace(recipe, memory=plan)
-            found = batch_gradients(state.params, given, how).gradients
-            assert all_bits(found) == gradients
+            by_layer = batch_gradients(state.params, given, how).gradients
+            assert all_bits(by_layer) == gradients
             states[plan] = step_in_place(state, given, how).state
             assert state_roots(states[plan]) == state_roots(expected)
 
@@ -192,8 +192,8 @@ def test_a_round_has_the_same_bits_where_memory_is_short(
     monkeypatch.setattr(memory_room, "room_on", lambda _: 0)
     start = seat_task.open_with(some.task, some.store, [])
     assert all(is_mapped(t) for t in (*start.m.values(), *start.v.values()))
-    found = train_round(some.task, some.store)
-    assert (found.states, found.update) == (expected.states, expected.update)
+    trained = train_round(some.task, some.store)
+    assert (trained.states, trained.update) == (expected.states, expected.update)
     model = open_initial_state(some.manifest, some.store)
     assert model.digest() == in_memory.digest()
     slots = [t for tensors in model.outer.values() for t in tensors.values()]
@@ -201,7 +201,7 @@ def test_a_round_has_the_same_bits_where_memory_is_short(
     assert all(map(is_mapped, slots))
     seats = [SeatIndex(seat) for seat in range(4)]
     record = MergeRecord(15, 1, [15], dict.fromkeys(seats, some.manifest.segments))
-    updates = dict.fromkeys(seats, found.update)
+    updates = dict.fromkeys(seats, trained.update)
     merged = merge_updates(
         model, updates, record=record, data_seed=DATA_SEED, manifest=some.manifest
     )
@@ -220,9 +220,9 @@ def test_a_tied_head_s_gradient_is_one_with_the_embedding_s(tied: bool) -> None:
     params, given = start_of(recipe, None).params, step_input(0)
     expected = all_bits(whole_gradients(params, given, recipe))
     for plan in (ROOMY, LEAN):
-        found = batch_gradients(params, given, replace(recipe, memory=plan)).gradients
-        assert list(found) == list(params)
-        assert all_bits(found) == expected
+        gradients = batch_gradients(params, given, replace(recipe, memory=plan)).gradients
+        assert list(gradients) == list(params)
+        assert all_bits(gradients) == expected
 
 
 def test_a_step_changes_no_state_that_somebody_holds(job: Job) -> None:

@@ -63,7 +63,7 @@ def rows(first: str) -> list[list[str]]:
 
 def bar_of(job: JobSpec) -> int:
     """Bytes that no part may take more of."""
-    return 17 * param_count(manifest_of(job).model) + 10**9
+    return 20 * param_count(manifest_of(job).model) + 10**9
 
 
 def measured_parts() -> list[str]:
@@ -132,13 +132,13 @@ def test_there_is_room_for_what_machine_group_and_operator_allow(
     assert memory_limit.room_for_work() == 300
 
 
-def test_apart_from_their_moments_full_training_and_merges_take_ten_bytes_a_parameter() -> None:
-    """In memory eighteen and sixteen, where a step held two states and took twenty-four before."""
+def test_apart_from_moments_full_training_and_merges_take_eleven_bytes_a_parameter() -> None:
+    """In memory nineteen and sixteen: two states alone would be twenty-four."""
     billion = preset("llama-1b")
     assert billion.model is not None
     manifest = manifest_of(billion.but({"model": {**billion.model.model_dump(), **LARGE}}))
     count = param_count(manifest.model)
-    for plan, most in ((RECOMPUTING, 18.2), (LEAN, 10.2)):
+    for plan, most in ((RECOMPUTING, 19), (LEAN, 11)):
         parts = peaks(manifest, 2 * count, plan)
         assert max(parts["train"], parts["replay"], parts["merge"]) < most * count
 
@@ -155,7 +155,7 @@ def test_a_role_needs_what_its_largest_part_does() -> None:
 
 @pytest.mark.parametrize("method", ["fedavg", "diloco", "fedadam", "delayed_nesterov"])
 def test_every_part_is_under_the_bar_whatever_the_outer_optimiser(method: str) -> None:
-    """17 bytes a parameter and a gigabyte, and 8 for a second slot, at the measured size."""
+    """20 bytes a parameter and a gigabyte, and 8 for a second slot, at the measured size."""
     slots = len(manifest_of(BENCH, method__name=method).outer.properties.slots)
     bar = bar_of(BENCH) + 8 * max(0, slots - 1) * param_count(manifest_of(BENCH).model)
     parts = said(BENCH, method__name=method)
