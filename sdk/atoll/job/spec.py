@@ -198,9 +198,7 @@ class JobSpec(Group):
             )
         amounts = _amounts(spec, spec.model.seq, decimals)
         try:
-            manifest = _build(
-                spec, spec.model, amounts, data=data, init=init, numerics=numerics, now=now
-            )
+            manifest = _build(spec, amounts, data=data, init=init, numerics=numerics, now=now)
         except ValidationError as error:
             message = f"the job: {sentences(error, Manifest)}"
             raise ManifestError(message, next_step="change the job's options") from error
@@ -266,7 +264,6 @@ def robust_f(seats: int, rule: str) -> int:
 
 def _build(
     spec: JobSpec,
-    model: ModelSpec,
     amounts: Mapping[str, int],
     *,
     data: DataSpec,
@@ -274,7 +271,8 @@ def _build(
     numerics: NumericsSpec,
     now: int,
 ) -> Manifest:
-    method = method_chosen(spec.method)
+    assert spec.model is not None  # `resolve` asked
+    model, method = spec.model, method_chosen(spec.method)
     inner = _inner(spec.inner, method)
     codec = _codec(spec, method, _training(spec, model, inner, method.codec.fragments))
     members = spec.members
