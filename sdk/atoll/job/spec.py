@@ -207,7 +207,7 @@ class JobSpec(Group):
         amounts = _amounts(spec, spec.model.seq, decimals)
         try:
             prepared = _Prepared(data, init, numerics, task)
-            manifest = _build(spec, spec.model, prepared, amounts=amounts, now=now)
+            manifest = _build(spec, prepared, amounts=amounts, now=now)
         except ValidationError as error:
             message = f"the job: {sentences(error, Manifest)}"
             raise ManifestError(message, next_step="change the job's options") from error
@@ -283,13 +283,13 @@ class _Prepared:
 
 def _build(
     spec: JobSpec,
-    model: ModelSpec,
     prepared: _Prepared,
     *,
     amounts: Mapping[str, int],
     now: int,
 ) -> Manifest:
-    method = method_chosen(spec.method)
+    assert spec.model is not None  # `resolve` asked
+    model, method = spec.model, method_chosen(spec.method)
     inner = _inner(spec.inner, method)
     codec = _codec(spec, method, _training(spec, model, inner, method.codec.fragments))
     members = spec.members
