@@ -78,6 +78,10 @@ abstract contract BlsKeys is IBlsKeys {
         return keccak256(abi.encode(PROOF, block.chainid, address(this), account, keccak256(key)));
     }
 
+    function _hasKey(address account) internal view returns (bool) {
+        return _keys[account].first != 0;
+    }
+
     /// @dev From the sum that is kept, less the keys of who did not sign, where that is fewer words to read.
     /// @param signers bit i: the account i, of which there are at most 256
     /// @return points in the first four words the sum of the signers' keys, which all have one

@@ -29,4 +29,10 @@ contract BlsPolicy is BlsKeys, IAttestationPolicy {
         bool isIts = isKey && Bls.isSigned(key, digest, Bls.SIGN, certificate[MAP_BYTES:]);
         if (!isIts) revert WrongSignature(signers);
     }
+
+    /// @inheritdoc IAttestationPolicy
+    /// @dev The proof with which its key was registered has shown it, so no signature is asked for.
+    function isSigner(address account, bytes32, bytes calldata) external view returns (bool) {
+        return _hasKey(account);
+    }
 }

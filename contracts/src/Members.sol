@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {IAttestationPolicy} from "./interfaces/IAttestationPolicy.sol";
 import {ICustody, Slash} from "./interfaces/ICustody.sol";
 import {IMembersHooks, IRoundsHooks, Earned} from "./interfaces/IHooks.sol";
 import {IJobs} from "./interfaces/IJobs.sol";
@@ -12,6 +13,7 @@ import {Hashing} from "./libraries/Hashing.sol";
 import {EventLog} from "./libraries/EventLog.sol";
 import {Rows} from "./libraries/Rows.sol";
 import {Placed} from "./libraries/Placed.sol";
+import {TypedData, TypedDomain} from "./libraries/TypedData.sol";
 import {Wired} from "./libraries/Wired.sol";
 import {Holders, HolderWord} from "./types/Holders.sol";
 import "./types/Types.sol";
@@ -19,7 +21,7 @@ import "./types/Types.sol";
 /// @title Holders of seats and slots. Each has an id that is never used again, a bond, and the
 /// rounds that it counts in.
 /// @dev What the rounds contract has to know of members lies there; here lies what they owe.
-contract Members is IMembers, IMembersHooks, EventLog, Wired {
+contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
     using Bits for uint256;
     using Holders for Holder;
 
@@ -74,6 +76,7 @@ contract Members is IMembers, IMembersHooks, EventLog, Wired {
     error NotMember(uint256 jobId, Role role, address account);
     error AlreadyLeaving(uint256 jobId, Role role, uint32 id);
     error AlreadyReady(uint256 jobId, uint32 id);
+    error CannotSign(address account, bytes32 digest);
     error BondTooSmall(uint256 bond, uint256 lowest);
     error SlotTaken(uint16 slot);
     error NotTheSmallest(uint16 slot, uint16 smallest);
@@ -151,9 +154,10 @@ contract Members is IMembers, IMembersHooks, EventLog, Wired {
     // --- slots ---
 
     /// @inheritdoc IMembers
-    function enrol(uint256 jobId, uint16 slot, uint128 bond) external returns (uint32 id) {
+    function enrol(uint256 jobId, uint16 slot, uint128 bond, bytes calldata signature) external returns (uint32 id) {
         Terms memory terms = jobs.termsOf(jobId);
         if (bond < terms.verifierBond) revert BondTooSmall(bond, terms.verifierBond);
+        _requireSigner(jobId, slot, bond, signature);
         uint256 taken = _taken[jobId];
         bool isOutbid = false;
         if (slot < terms.slots && taken.has(slot)) isOutbid = _makeRoom(jobId, slot, bond, taken, terms);
@@ -289,6 +293,11 @@ contract Members is IMembers, IMembersHooks, EventLog, Wired {
     }
 
     /// @inheritdoc IMembers
+    function enrolmentHash(uint256 jobId, uint16 slot, uint128 bond, address account) external view returns (bytes32) {
+        return TypedData.enrolment(address(this), jobId, slot, bond, account);
+    }
+
+    /// @inheritdoc IMembers
     function bondOf(uint256 jobId, Role role, uint32 id) public view returns (uint256) {
         Holder storage m = _kept[Hashing.setOf(jobId, role, id)].holder;
         return stakes.lockOf(m.account, role, Hashing.bondLock(jobId, role, id));
@@ -348,6 +357,14 @@ contract Members is IMembers, IMembersHooks, EventLog, Wired {
     function _setReady(uint256 jobId, uint16 slot, uint32 id) private {
         IRoundsHooks(rounds).setReady(jobId, slot);
         _log(jobId, abi.encode(Ready.selector, jobId, msg.sender, slot), abi.encode(id));
+    }
+
+    /// @dev Two members that can sign nothing would keep a job from ever being settled: a contract that knows no keys, or
+    /// that is not there yet. One that answers now and not later is no worse than a member that never signs.
+    function _requireSigner(uint256 jobId, uint16 slot, uint128 bond, bytes calldata signature) private view {
+        IAttestationPolicy policy = IAttestationPolicy(IRounds(rounds).policyOf(jobId));
+        bytes32 digest = TypedData.enrolment(address(this), jobId, slot, bond, msg.sender);
+        if (!policy.isSigner(msg.sender, digest, signature)) revert CannotSign(msg.sender, digest);
     }
 
     /// @dev Of a slot that somebody holds: it was not ready in time, or the pool is full and it is
@@ -527,8 +544,7 @@ contract Members is IMembers, IMembersHooks, EventLog, Wired {
     /// @dev A seat's whole bond, half of what a member still has.
     function _takeSlashed(uint256 jobId, Role role, uint32 id, address winner) private returns (uint256) {
         uint256 bond = bondOf(jobId, role, id);
-        bytes32 fault =
-            keccak256(abi.encode("atoll.slash.v1", block.chainid, address(this), Hashing.setOf(jobId, role, id)));
+        bytes32 fault = Hashing.slash(address(this), Hashing.setOf(jobId, role, id));
         Slash memory order = _orderOf(jobId, role, id, fault, role == Role.PROVIDER ? bond : bond / 2);
         (order.beneficiary, order.beneficiaryBps) = (winner, jobs.paramsOf(jobId).winnerShareBps);
         return stakes.slash(order);

@@ -9,16 +9,18 @@ import {Draws} from "./libraries/Draws.sol";
 import {Placed} from "./libraries/Placed.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Rows} from "./libraries/Rows.sol";
+import {TypedDomain} from "./libraries/TypedData.sol";
 import "./types/Types.sol";
 import {Head, HeadWord, Packed, Settlement, Shape, Windows} from "./rounds/Packed.sol";
 import {RoundsBase} from "./rounds/RoundsBase.sol";
 
-/// @title The round state machine. It holds no money and asks nobody who may change his answer.
+/// @title The round state machine. It holds no money and asks nobody who may change his answer, but for a member that
+/// is a contract, about its own signature alone.
 /// @notice Commit, reveal and vote write one or two words that are reused from round to round. Of a
 /// settled round there stay a hash of its record, its time, and rows of bits.
 /// @dev Settling, and what members change, lie in two modules at fixed addresses, run by delegate
 /// call: one contract would exceed the size limit. Nothing can replace a module.
-contract Rounds is RoundsBase, IRounds, IRoundsHooks {
+contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
     using Bits for uint256;
     using Packed for Head;
     using Packed for Settlement;
@@ -444,6 +446,15 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function policyOf(uint256 jobId) external view returns (address) {
         return _jobs[jobId].policy;
+    }
+
+    /// @inheritdoc IRounds
+    function certificateHash(uint256 jobId, uint32 round, bytes32 seed, bytes32 votes, Verdict calldata verdict)
+        external
+        view
+        returns (bytes32)
+    {
+        return Hashing.certificate(_roundId(jobId, round), seed, votes, verdict);
     }
 
     /// @inheritdoc IRounds

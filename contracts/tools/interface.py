@@ -46,6 +46,9 @@ INHERITED: Final[dict[str, dict[str, str]]] = {
 SILENT: Final = frozenset({"BlsPolicy", "Config", "AtollToken"})
 """Whose events no client follows: what they say is read with a view where it is needed."""
 
+NEVER_EMITTED: Final = frozenset({"EIP712DomainChanged"})
+"""Of EIP-5267's interface: a domain of ours changes with its chain alone, and says nothing then."""
+
 
 def read_interface() -> Interface:
     """Contract → its events, its calls and its views, in the order of the sources."""
@@ -60,6 +63,8 @@ def _of(contract: str, sources: tuple[str, ...]) -> dict[str, list[Item]]:
     for artifact in artifacts:
         for item in _described(artifact):
             signature = _signature(item)
+            if item["name"] in NEVER_EMITTED:
+                continue
             if item["type"] == "event":
                 events.setdefault(signature, item)
             elif item["type"] == "function":

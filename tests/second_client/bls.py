@@ -26,6 +26,7 @@ from py_ecc.optimized_bls12_381 import (
 )
 from py_ecc.optimized_bls12_381 import pairing as paired
 from tests.second_client.curve import sign
+from tests.second_client.typed import typed
 from tests.second_client.words import bits, hashed, keccak
 
 SIZE = 48
@@ -34,7 +35,8 @@ PROVE = b"BLS_POP_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_"
 
 def secret_of(account_secret: int, chain_id: int, registry: bytes, account: bytes) -> int:
     """Which only the account can make."""
-    signature = sign(account_secret, hashed("atoll.bls-secret.v1", chain_id, registry, account))
+    said = (("address", "account", account),)
+    signature = sign(account_secret, typed("SecretOfBlsKey", (chain_id, registry), said))
     return int(G2ProofOfPossession.KeyGen(keccak(signature[:64])))
 
 

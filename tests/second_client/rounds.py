@@ -12,21 +12,21 @@ from math import isqrt
 from typing import Any
 
 from tests.second_client.curve import recover, sign
+from tests.second_client.typed import in_round
 from tests.second_client.words import abi, bits, hashed, keccak
 
 RoundId = tuple[int, bytes, int, int]
 CHECKPOINT_COMMITMENT_BYTES = 64
 VALID = 0xFFFF
 COMMITTEE = 32
-SIGNATURE = 65
 
 # ------------------------------------------------------------------ what a seat says (section 2)
 
 
 def key_of(secret: int, round_id: RoundId, data_seed: bytes, seat: int) -> bytes:
     """A seat's key of a round, which only its account can make."""
-    signature = sign(secret, hashed("atoll.key.v1", *round_id, data_seed, seat))
-    return keccak(signature[:64])
+    said = (("bytes32", "seed", data_seed), ("uint16", "seat", seat))
+    return keccak(sign(secret, in_round("SecretOfWorkTags", round_id, said))[:64])
 
 
 def key_hash(key: bytes) -> bytes:
@@ -184,22 +184,42 @@ def certificate_digest(
     round_id: RoundId, data_seed_: bytes, votes: bytes, verdict: Mapping[str, Any]
 ) -> bytes:
     """What a committee signs."""
-    said = (verdict["excluded"], verdict["merged"], verdict["state"], keccak(verdict["cid"]))
-    # A bytes8 stands at the left of its word.
-    loss = verdict["loss"].ljust(32, b"\0")
-    return hashed("atoll.certificate.v1", *round_id, data_seed_, votes, *said, loss)
+    said = (
+        ("bytes32", "seed", data_seed_),
+        ("bytes32", "votes", votes),
+        ("uint256", "excluded", verdict["excluded"]),
+        ("uint16", "merged", verdict["merged"]),
+        ("bytes32", "state", verdict["state"]),
+        ("bytes", "cid", verdict["cid"]),
+        ("bytes8", "loss", verdict["loss"]),
+    )
+    return in_round("Certificate", round_id, said)
 
 
 def signers_of(digest: bytes, committee: Sequence[bytes], certificate: bytes) -> int:
-    """The map of who signed. Raises ValueError unless the certificate is whole and theirs."""
-    signers, rest = int.from_bytes(certificate[:4], "big"), certificate[4:]
-    chosen = bits(signers)
-    if len(rest) != SIGNATURE * len(chosen) or signers >> len(committee):
-        raise ValueError("not a signature of each")
-    for at, i in enumerate(chosen):
-        if recover(digest, rest[SIGNATURE * at : SIGNATURE * (at + 1)]) != committee[i]:
-            raise ValueError(f"not the signature of member {i}")
+    """The map of who signed with a key; a contract's word only its chain has.
+
+    Raises ValueError where the certificate is not whole, or of more members than there are.
+    """
+    named, rest, signers = int.from_bytes(certificate[:4], "big"), certificate[4:], 0
+    if named >> len(committee):
+        raise ValueError("not of the committee")
+    for i in bits(named):
+        size, rest = int.from_bytes(rest[:2], "big"), rest[2:]
+        signature, rest = rest[:size], rest[size:]
+        if len(signature) != size:
+            raise ValueError("not a signature of each")
+        signers |= _is_by(committee[i], digest, signature) << i
+    if rest:
+        raise ValueError("more than a signature of each")
     return signers
+
+
+def _is_by(account: bytes, digest: bytes, signature: bytes) -> bool:
+    try:
+        return recover(digest, signature) == account
+    except ValueError:
+        return False
 
 
 def record_hash(record: Mapping[str, Any]) -> bytes:
@@ -251,9 +271,9 @@ def bond_lock(job: int, role: int, id: int) -> bytes:
 
 
 def fault_id(
-    chain: int, members: bytes, job: int, holder: tuple[int, int], missed_duty: Sequence[int]
+    members: bytes, job: int, holder: tuple[int, int], missed_duty: Sequence[int]
 ) -> bytes:
     """`holder`: role and id; `missed_duty`: round, kind, and the seat of a dropped accusation, else
     0."""
     round, kind, seat = missed_duty
-    return hashed("atoll.fault.v2", chain, members, job, *holder, round, seat << 8 | kind)
+    return hashed("atoll.fault.v3", members, job, *holder, round, seat << 8 | kind)

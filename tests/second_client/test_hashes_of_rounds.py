@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.second_client import bls, curve, money, rounds
+from tests.second_client.typed import typed
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 VECTORS = json.loads((FOLDER / "rounds.json").read_text())
@@ -82,11 +83,25 @@ def test_a_certificate_is_of_those_who_signed_it() -> None:
     assert digest == unhex(case["digest"])
     committee, certificate = [unhex(a) for a in case["committee"]], unhex(case["certificate"])
     assert rounds.signers_of(digest, committee, certificate) == case["signers"]
-    for odd in (certificate[:-1], certificate + b"\0", certificate[:-1] + b"\x1d"):
+    for odd in (certificate[:-1], certificate + b"\0", b"\0\0\0\x1f" + certificate[4:]):
         with pytest.raises(ValueError):
             rounds.signers_of(digest, committee, odd)
-    with pytest.raises(ValueError, match="member 0"):
-        rounds.signers_of(bytes(32), committee, certificate)
+    # Another v is another key's, and another digest nobody's.
+    last = certificate[:-1] + bytes([55 - certificate[-1]])
+    assert rounds.signers_of(digest, committee, last) == case["signers"] ^ 1 << 3
+    assert rounds.signers_of(bytes(32), committee, certificate) == 0
+
+
+def test_an_enrolment_is_typed_data_of_the_members_contract() -> None:
+    case, job = VECTORS["enrolment"], ROUND_ID[2]
+    said = (
+        ("uint256", "job", job),
+        ("uint16", "slot", case["slot"]),
+        ("uint128", "bond", int(case["bond"])),
+        ("address", "account", unhex(case["account"])),
+    )
+    where = (ROUND_ID[0], unhex(AT["members"]))
+    assert typed("Enrolment", where, said) == unhex(case["digest"])
 
 
 def test_a_sum_of_signatures_is_of_registered_keys() -> None:
@@ -150,7 +165,7 @@ def test_names_of_bonds_pay_positions_and_faults() -> None:
         assert rounds.bond_lock(job, role, id) == unhex(case["lock"])
         members = unhex(AT["members"])
         missed_duty = round, case["kind"], case["seat"]
-        fault = rounds.fault_id(ROUND_ID[0], members, job, (role, id), missed_duty)
+        fault = rounds.fault_id(members, job, (role, id), missed_duty)
         assert fault == unhex(case["fault"])
 
 

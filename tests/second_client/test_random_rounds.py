@@ -181,10 +181,10 @@ def names(roll: Roll) -> Iterator[Pair]:
         MissedDuty(roll.choice([int(kind) for kind in MissedDuty])),
         SeatIndex(roll.randrange(256)),
     )
-    chain, raw, job, round = mine
+    _, raw, job, round = mine
     yield rounds.bond_lock(job, role, id), hashing.bond_lock(theirs.job, role, id)
     found = hashing.fault_id(theirs, role, id, kind, seat)
-    yield rounds.fault_id(chain, raw, job, (role, id), (round, kind, seat)), found
+    yield rounds.fault_id(raw, job, (role, id), (round, kind, seat)), found
 
 
 def drawn(roll: Roll) -> Iterator[Pair]:

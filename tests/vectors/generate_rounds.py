@@ -43,6 +43,7 @@ from atoll.protocol.checkpoint_commitments import (
 )
 from atoll.protocol.merge_inputs import MergeRecord, MergeTerms, merge_inputs
 from atoll.protocol.method_spec import RobustSpec
+from atoll.protocol.typed_data import enrolment
 from atoll.protocol.types import (
     Address,
     Bitmap,
@@ -312,7 +313,7 @@ def struct(item: Any, *bitmaps: str) -> Json:
 
 def key_case() -> Json:
     """The key of a round, from a signature that anybody with the secret makes again."""
-    message = key_message(ROUND_ID, SEED, SeatIndex(5))
+    message = key_message(ROUND_ID, SEED, SeatIndex(5)).digest
     signature = PrivateKey(SECRETS[0]).sign_recoverable(message, hasher=None)
     return {
         "key": text(key_of(signature)),
@@ -404,6 +405,14 @@ def certificate_case() -> Json:
     }
 
 
+def enrolment_case() -> Json:
+    """What is signed for a slot, at the contract of the names' members."""
+    slot, bond = 31, (1 << 128) - 1
+    where = (CHAIN_ID, address("members"), ROUND_ID.job, slot)
+    message = enrolment(*where, bond=bond, account=MEMBER)
+    return {"account": MEMBER, "bond": str(bond), "digest": text(message.digest), "slot": slot}
+
+
 def bls_case() -> Json:
     """Of the same committee, under a registry; signatures as gateways serve them."""
     found = hashing.certificate_hash(ROUND_ID, SEED, digest("votes"), VERDICT)
@@ -413,7 +422,8 @@ def bls_case() -> Json:
         own = PrivateKey(secret)
         point = own.public_key.format(compressed=False)[1:]
         account = Address(to_checksum_address(hashing.keccak256(point)[-20:]))
-        raw = own.sign_recoverable(bls.secret_message(CHAIN_ID, registry, account), hasher=None)
+        asked = bls.secret_message(CHAIN_ID, registry, account).digest
+        raw = own.sign_recoverable(asked, hasher=None)
         made = bls.secret_of(key_of(raw))
         key = keys[account] = bls.key_of(made)
         message = bls.proof_message(CHAIN_ID, registry, account, key)
@@ -562,6 +572,7 @@ def round_cases() -> Json:
         "auditReport": audit_report_case(),
         "bls": bls_case(),
         "certificate": certificate_case(),
+        "enrolment": enrolment_case(),
         "commit": commit_case(),
         "draws": draw_cases(),
         "mostDuties": most_cases(),

@@ -3,8 +3,8 @@ pragma solidity 0.8.37;
 
 /// @title How a committee's certificate shows who of it signed.
 interface IAttestationPolicy {
-    /// @notice Reverts unless the certificate is exactly one valid signature of `digest` by each
-    /// member that it names.
+    /// @notice Reverts unless the certificate is exactly one signature of `digest` by each member
+    /// that it names. A member that is a contract, and says no, is left out of what is returned.
     /// @param roundId hash of chain, contract, job and round; `digest` binds it already
     /// @param committee at most 32 accounts
     /// @return signers bit i: the committee's member i
@@ -12,4 +12,9 @@ interface IAttestationPolicy {
         external
         view
         returns (uint256 signers);
+
+    /// @notice Whether an account can sign certificates: asked when it enrols.
+    /// @param digest of its enrolment
+    /// @param signature of that, as a certificate has it; of no account whose key is registered
+    function isSigner(address account, bytes32 digest, bytes calldata signature) external view returns (bool);
 }

@@ -84,8 +84,10 @@ interface IMembers {
     /// @notice Takes a slot of the pool: a free one, one whose member is not ready in time, or for
     /// a tenth more the cheapest of a full pool; that once a round, and not within a window of the
     /// last time.
+    /// @param signature shows that the caller can sign certificates: its own of the typed data
+    /// `Enrolment` (SPEC-ROUNDS.md, 2), a contract's by ERC-1271; empty where a registered key signs them
     /// @custom:caller a verifier
-    function enrol(uint256 jobId, uint16 slot, uint128 bond) external returns (uint32 id);
+    function enrol(uint256 jobId, uint16 slot, uint128 bond, bytes calldata signature) external returns (uint32 id);
     /// @notice "I hold manifest, data and model." Counts from the next settlement on; where the
     /// caller is a member of the running round, from its end on, and while none runs at once.
     /// @custom:caller the slot's holder
@@ -107,5 +109,7 @@ interface IMembers {
     /// @return id of its holder; 0 for none
     /// @custom:caller anyone
     function idOf(uint256 jobId, address account) external view returns (Role role, uint32 id);
+    /// @notice What an account signs to take a slot with such a bond.
+    function enrolmentHash(uint256 jobId, uint16 slot, uint128 bond, address account) external view returns (bytes32);
     function bondOf(uint256 jobId, Role role, uint32 id) external view returns (uint256);
 }

@@ -74,6 +74,12 @@ interface IRounds is IRoundsEvents {
     /// @notice All that an audit asks about a round.
     function auditOf(uint256 jobId, uint32 round) external view returns (Audit memory);
     function policyOf(uint256 jobId) external view returns (address);
+    /// @notice What a member of a committee signs: the typed data `Certificate` (SPEC-ROUNDS.md, 2).
+    /// @param votes the accumulator, with its last 4 bytes zero
+    function certificateHash(uint256 jobId, uint32 round, bytes32 seed, bytes32 votes, Verdict calldata verdict)
+        external
+        view
+        returns (bytes32);
     /// @return unix seconds from which on no lock of the job holds
     /// @custom:caller anyone
     function absoluteEnd(uint256 jobId) external view returns (uint256);

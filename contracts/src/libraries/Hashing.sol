@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {TypedData} from "./TypedData.sol";
 import "../types/Types.sol";
 
 /// @title Every hash that binds what someone says to a chain, a contract and a round.
@@ -11,10 +12,12 @@ library Hashing {
     bytes32 internal constant COMMIT = keccak256("atoll.commit.v2");
     bytes32 internal constant DATA = keccak256("atoll.data.v2");
     bytes32 internal constant AUDIT = keccak256("atoll.audit.v3");
-    bytes32 internal constant CERTIFICATE = keccak256("atoll.certificate.v1");
+    bytes32 internal constant CERTIFICATE = keccak256(
+        "Certificate(uint256 job,uint32 round,bytes32 seed,bytes32 votes,uint256 excluded,uint16 merged,bytes32 state,bytes cid,bytes8 loss)"
+    );
     bytes32 internal constant ROUND_RECORD = keccak256("atoll.round-record.v1");
     bytes32 internal constant AUDIT_REPORT = keccak256("atoll.audit-report.v1");
-    bytes32 internal constant FAULT = keccak256("atoll.fault.v2");
+    bytes32 internal constant FAULT = keccak256("atoll.fault.v3");
     uint256 private constant CUT = ~uint256(type(uint32).max);
 
     struct RoundId {
@@ -106,19 +109,21 @@ library Hashing {
         return bytes32(uint256(word) & CUT);
     }
 
+    /// @return value what a committee signs: typed data of the contract that settles
     function certificate(RoundId memory roundId, bytes32 seed, bytes32 votes, Verdict calldata v)
         internal
         view
         returns (bytes32 value)
     {
-        bytes32[12] memory said;
-        _into(said, CERTIFICATE, roundId);
-        (said[5], said[6]) = (seed, votes);
-        (said[7], said[8]) = (bytes32(v.excluded), bytes32(uint256(v.merged)));
-        (said[9], said[10], said[11]) = (v.state, keccak256(v.cid), bytes32(v.loss));
+        bytes32[10] memory said;
+        (said[0], said[1], said[2]) = (CERTIFICATE, bytes32(roundId.jobId), bytes32(uint256(roundId.round)));
+        (said[3], said[4]) = (seed, votes);
+        (said[5], said[6]) = (bytes32(v.excluded), bytes32(uint256(v.merged)));
+        (said[7], said[8], said[9]) = (v.state, keccak256(v.cid), bytes32(v.loss));
         assembly ("memory-safe") {
-            value := keccak256(said, 384)
+            value := keccak256(said, 320)
         }
+        return TypedData.hash(roundId.rounds, value);
     }
 
     /// @dev The struct's words follow one another in memory.
@@ -178,14 +183,21 @@ library Hashing {
         return keccak256(abi.encode(key, segment));
     }
 
+    /// @dev Without the chain's number: it names one thing of one contract, and where a chain splits in two a missed duty
+    /// that was punished before would have another name on the other side, and be punished there again.
     /// @param seat that an accusation was about; zero of other kinds
     function fault(address members, uint256 jobId, Role role, uint32 id, uint32 round, MissedDuty kind, uint16 seat)
         internal
-        view
+        pure
         returns (bytes32)
     {
         uint256 what = uint256(seat) << 8 | uint256(kind);
-        return keccak256(abi.encode(FAULT, block.chainid, members, jobId, role, id, round, what));
+        return keccak256(abi.encode(FAULT, members, jobId, role, id, round, what));
+    }
+
+    /// @return the fault of who has lost a game, once
+    function slash(address members, bytes32 set) internal pure returns (bytes32) {
+        return keccak256(abi.encode("atoll.slash.v2", members, set));
     }
 
     /// @return id of the lock that holds a seat's or a slot's bond

@@ -340,15 +340,15 @@ contract AttacksTest is Network {
         for (uint16 i = 0; i < 3; i++) {
             stakeUp(verifier(i), Role.VERIFIER, BOND);
             vm.prank(verifier(i));
-            members.enrol(jobId, i, uint128(BOND));
+            members.enrol(jobId, i, uint128(BOND), enrolment(i, jobId, i, BOND));
         }
         stakeUp(verifier(4), Role.VERIFIER, BOND);
         vm.prank(verifier(4));
         vm.expectPartialRevert(Members.NotTheSmallest.selector); // the pool is full, and time is not over
-        members.enrol(jobId, 1, uint128(BOND));
+        members.enrol(jobId, 1, uint128(BOND), enrolment(4, jobId, 1, BOND));
         vm.warp(block.timestamp + t.readySeconds);
         vm.prank(verifier(4));
-        members.enrol(jobId, 1, uint128(BOND));
+        members.enrol(jobId, 1, uint128(BOND), enrolment(4, jobId, 1, BOND));
         same(memberAt(jobId, 1), verifier(4), "it has the slot");
         same(lockedOf(verifier(1), Role.VERIFIER), 0, "the other's bond is home");
     }
@@ -442,7 +442,7 @@ contract AttacksTest is Network {
         uint256 jobId = start(t, 4, 3);
         stakeUp(verifier(11), Role.VERIFIER, 2 * BOND);
         vm.prank(verifier(11));
-        members.enrol(jobId, 0, uint128(2 * BOND));
+        members.enrol(jobId, 0, uint128(2 * BOND), enrolment(11, jobId, 0, 2 * BOND));
         play(jobId);
         inPhase(jobId, Phase.TRAIN);
         same(memberAt(jobId, 0), verifier(11), "the new one is in the pool, and owes what its members owe");

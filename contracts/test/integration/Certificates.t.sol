@@ -5,6 +5,7 @@ import {BlsKeys} from "../../src/BlsKeys.sol";
 import {BlsPolicy} from "../../src/BlsPolicy.sol";
 import {LateVotes} from "../../src/LateVotes.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
+import {Members} from "../../src/Members.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import "../../src/types/Types.sol";
 import {BlsNetwork} from "../support/BlsNetwork.sol";
@@ -100,5 +101,21 @@ contract CertificatesTest is BlsNetwork {
         vm.prank(OUTSIDER);
         keys.keep(accountsOf(jobId, 7));
         test_P22_twoThirdsSettleAndTheThirdSignsLate();
+    }
+
+    /// @dev Two members without a key would keep the job from being settled.
+    function test_whoHasNoKeyDoesNotSit() public allHome {
+        uint256 other = create(defaultTerms());
+        address account = verifier(9);
+        stakeUp(account, Role.VERIFIER, BOND);
+        vm.expectPartialRevert(Members.CannotSign.selector);
+        vm.prank(account);
+        members.enrol(other, 1, uint128(BOND), enrolment(9, other, 1, BOND));
+        (bytes memory key, bytes memory proof) = proofFor(account, secretOf(account));
+        vm.startPrank(account);
+        keys.register(key, proof);
+        members.enrol(other, 1, uint128(BOND), "");
+        vm.stopPrank();
+        same(memberAt(other, 1), account, "it has the slot");
     }
 }

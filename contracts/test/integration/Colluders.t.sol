@@ -20,6 +20,11 @@ contract Hand {
             revert(add(why, 32), mload(why))
         }
     }
+
+    /// @dev It takes anything for its own (ERC-1271).
+    function isValidSignature(bytes32, bytes calldata) external pure returns (bytes4) {
+        return this.isValidSignature.selector;
+    }
 }
 
 /// @title One transaction: a seat's reveal, which is the last one, and an accomplice's vote; undone
@@ -101,7 +106,7 @@ contract ColludersTest is Network {
         stakeUp(address(seat), Role.PROVIDER, BOND);
         stakeUp(address(member), Role.VERIFIER, BOND);
         seat.send(address(members), abi.encodeCall(members.join, (jobId, 3)));
-        member.send(address(members), abi.encodeCall(members.enrol, (jobId, 2, uint128(BOND))));
+        member.send(address(members), abi.encodeCall(members.enrol, (jobId, 2, uint128(BOND), "")));
         member.send(address(members), abi.encodeCall(members.ready, (jobId)));
         nextBlock();
         rounds.advance(jobId);

@@ -110,11 +110,11 @@ contract GasTest is Network {
     }
 
     function test_P41_settlementAt16Members() public {
-        settled(16, 255_500, "settlement at 16 members, all of whom sign");
+        settled(16, 257_500, "settlement at 16 members, all of whom sign");
     }
 
     function test_P41_settlementAt32Members() public {
-        settled(32, 353_500, "settlement at 32 members, all of whom sign");
+        settled(32, 359_000, "settlement at 32 members, all of whom sign");
     }
 
     function test_P41_claimsOfManyInOneTransaction() public {
@@ -319,7 +319,7 @@ contract GasTest is Network {
         dearest("opening with a committee draw of 256");
         stakeUp(verifier(299), Role.VERIFIER, 2 * BOND);
         vm.prank(verifier(299));
-        members.enrol(jobId, 0, uint128(2 * BOND));
+        members.enrol(jobId, 0, uint128(2 * BOND), enrolment(299, jobId, 0, 2 * BOND));
         dearest("outbidding one of 256");
         play(jobId);
         dearest("settlement with a pool of 256");

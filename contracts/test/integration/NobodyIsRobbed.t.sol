@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {Audits} from "../../src/Audits.sol";
 import {Members} from "../../src/Members.sol";
+import {Stakes} from "../../src/Stakes.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import "../../src/types/Types.sol";
 import {BlacklistToken, SixDecimalsToken} from "../support/HostileTokens.sol";
@@ -40,6 +41,22 @@ contract NobodyIsRobbedTest is Network {
         }
         same(lockedOf(verifier(2), Role.VERIFIER), BOND - BOND / 8, "an eighth of the bond");
         same(activeOf(verifier(2), Role.VERIFIER), 1_000 ether - BOND / 8, "nothing of the 900 beside it");
+    }
+
+    /// Where a chain splits in two, under another number, a missed duty that was punished stays so.
+    function test_S2_nothingIsPunishedAgainAfterAFork() public allHome {
+        uint256 jobId = _silent(3, 1);
+        blame(verifier(2));
+        for (uint32 round = 0; round < 3; round++) {
+            members.penaliseMember(jobId, round, 3);
+        }
+        uint256 left = lockedOf(verifier(2), Role.VERIFIER);
+        vm.chainId(9_999);
+        for (uint32 round = 0; round < 3; round++) {
+            vm.expectPartialRevert(Stakes.FaultUsed.selector);
+            members.penaliseMember(jobId, round, 3);
+        }
+        same(lockedOf(verifier(2), Role.VERIFIER), left, "once");
     }
 
     /// The same missed duties cost the same, in whatever order somebody reports them.
@@ -242,7 +259,7 @@ contract NobodyIsRobbedTest is Network {
             stakeUp(verifier(10 + slot), Role.VERIFIER, 2 * BOND);
         }
         vm.prank(verifier(10));
-        members.enrol(jobId, 0, uint128(BOND * 11 / 10));
+        members.enrol(jobId, 0, uint128(BOND * 11 / 10), enrolment(10, jobId, 0, BOND * 11 / 10));
         uint256 until = block.timestamp + t.windowSeconds;
         _bidInVain(jobId, 1, 1, until);
         play(jobId);
@@ -253,7 +270,7 @@ contract NobodyIsRobbedTest is Network {
         play(jobId);
         uint32 round = rounds.state(jobId).round;
         vm.prank(verifier(11));
-        members.enrol(jobId, 1, uint128(BOND * 11 / 10));
+        members.enrol(jobId, 1, uint128(BOND * 11 / 10), enrolment(11, jobId, 1, BOND * 11 / 10));
         vm.warp(block.timestamp + t.windowSeconds);
         _bidInVain(jobId, 2, round + 1, block.timestamp);
         play(jobId);
@@ -263,6 +280,6 @@ contract NobodyIsRobbedTest is Network {
     function _bidInVain(uint256 jobId, uint16 slot, uint32 round, uint256 until) private {
         vm.prank(verifier(10 + slot));
         vm.expectRevert(abi.encodeWithSelector(Members.PoolStill.selector, round, until));
-        members.enrol(jobId, slot, uint128(BOND * 11 / 10));
+        members.enrol(jobId, slot, uint128(BOND * 11 / 10), enrolment(10 + slot, jobId, slot, BOND * 11 / 10));
     }
 }

@@ -199,7 +199,7 @@ contract Handler is Network {
         uint256 bond = BOND * 2 + n * 1 ether;
         stakeUp(verifier(n), Role.VERIFIER, bond);
         vm.startPrank(verifier(n));
-        members.enrol(jobId, uint16(who % 3), uint128(bond));
+        members.enrol(jobId, uint16(who % 3), uint128(bond), enrolment(n, jobId, uint16(who % 3), bond));
         try members.ready(jobId) {} catch {} // who outbids is ready already
         vm.stopPrank();
     }

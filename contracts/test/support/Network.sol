@@ -19,6 +19,7 @@ import {Draws} from "../../src/libraries/Draws.sol";
 import {Earned} from "../../src/interfaces/IHooks.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import {Later, Shown} from "../../src/libraries/Reveals.sol";
+import {TypedData} from "../../src/libraries/TypedData.sol";
 import "../../src/types/Types.sol";
 import {Check} from "./Check.sol";
 import {deployed} from "./Deployed.sol";
@@ -165,7 +166,14 @@ abstract contract Network is Check {
         _keys[account] = verifierKey(i);
         stakeUp(account, Role.VERIFIER, BOND);
         vm.prank(account);
-        return members.enrol(jobId, slot, uint128(BOND));
+        return members.enrol(jobId, slot, uint128(BOND), enrolment(i, jobId, slot, BOND));
+    }
+
+    /// @return what verifier i shows to take the slot
+    function enrolment(uint256 i, uint256 jobId, uint16 slot, uint256 bond) internal view returns (bytes memory) {
+        bytes32 digest = TypedData.enrolment(address(members), jobId, slot, uint128(bond), verifier(i));
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(verifierKey(i), digest);
+        return abi.encodePacked(r, s, v);
     }
 
     // --- jobs ---
@@ -383,9 +391,10 @@ abstract contract Network is Check {
         return bytes.concat(bytes4(uint32(ranks)), signatures);
     }
 
+    /// @return a key's part of a certificate: its signature behind that one's length
     function signatureOf(uint256 key, bytes32 digest) internal pure returns (bytes memory) {
         (uint8 v, bytes32 r, bytes32 s) = vm.sign(key, digest);
-        return abi.encodePacked(r, s, v);
+        return abi.encodePacked(uint16(65), r, s, v);
     }
 
     function settle(uint256 jobId, Verdict memory v) internal {

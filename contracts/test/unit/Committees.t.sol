@@ -127,7 +127,7 @@ contract CommitteesTest is Network {
         address[] memory before = own();
         stakeUp(verifier(5), Role.VERIFIER, 2 * BOND);
         vm.prank(verifier(5));
-        members.enrol(jobId, 0, uint128(2 * BOND));
+        members.enrol(jobId, 0, uint128(2 * BOND), enrolment(5, jobId, 0, 2 * BOND));
         settles(before, strangers());
         same(rounds.state(jobId).committee, 6, "without the slot");
         for (uint256 i = 0; i < 4; i++) {

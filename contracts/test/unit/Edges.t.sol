@@ -414,9 +414,9 @@ contract EdgesTest is Network {
         stakeUp(provider(9), Role.PROVIDER, BOND);
         vm.startPrank(verifier(9));
         vm.expectRevert(abi.encodeWithSelector(RoundsMembership.NoSuchIndex.selector, 4, 4));
-        members.enrol(jobId, 4, uint128(BOND));
+        members.enrol(jobId, 4, uint128(BOND), enrolment(9, jobId, 4, BOND));
         vm.expectRevert(abi.encodeWithSelector(RoundsMembership.NoSuchIndex.selector, 256, 4));
-        members.enrol(jobId, 256, uint128(BOND));
+        members.enrol(jobId, 256, uint128(BOND), enrolment(9, jobId, 256, BOND));
         vm.stopPrank();
         vm.startPrank(provider(9));
         vm.expectRevert(abi.encodeWithSelector(RoundsMembership.NoSuchIndex.selector, 5, 5));
@@ -427,7 +427,7 @@ contract EdgesTest is Network {
         hasStatus(jobId, JobStatus.DONE);
         vm.prank(verifier(9));
         vm.expectRevert(abi.encodeWithSelector(RoundsMembership.JobClosed.selector, jobId));
-        members.enrol(jobId, 3, uint128(BOND));
+        members.enrol(jobId, 3, uint128(BOND), enrolment(9, jobId, 3, BOND));
         vm.prank(provider(9));
         vm.expectRevert(abi.encodeWithSelector(RoundsMembership.JobClosed.selector, jobId));
         members.join(jobId, 4);

@@ -431,8 +431,8 @@ contract EscrowTest is Network {
         stakeUp(verifier(7), Role.VERIFIER, BOND);
         vm.startPrank(verifier(7));
         vm.expectRevert(abi.encodeWithSelector(Members.BondTooSmall.selector, BOND - 1, BOND));
-        members.enrol(jobId, 0, uint128(BOND - 1));
-        members.enrol(jobId, 0, uint128(BOND));
+        members.enrol(jobId, 0, uint128(BOND - 1), enrolment(7, jobId, 0, BOND - 1));
+        members.enrol(jobId, 0, uint128(BOND), enrolment(7, jobId, 0, BOND));
         vm.stopPrank();
         same(lockedOf(verifier(7), Role.VERIFIER), BOND, "locked");
     }
@@ -444,10 +444,10 @@ contract EscrowTest is Network {
         vm.warp(block.timestamp + 999);
         vm.prank(verifier(1));
         vm.expectPartialRevert(bytes4(keccak256("SlotTaken(uint16)")));
-        members.enrol(jobId, 0, uint128(BOND));
+        members.enrol(jobId, 0, uint128(BOND), enrolment(1, jobId, 0, BOND));
         vm.warp(block.timestamp + 1);
         vm.prank(verifier(1));
-        uint32 next = members.enrol(jobId, 0, uint128(BOND));
+        uint32 next = members.enrol(jobId, 0, uint128(BOND), enrolment(1, jobId, 0, BOND));
         same(members.holderOf(jobId, Role.VERIFIER, late).to, 0, "it never counted");
         same(lockedOf(verifier(0), Role.VERIFIER), 0, "home");
         vm.prank(verifier(0));
@@ -463,10 +463,10 @@ contract EscrowTest is Network {
         stakeUp(verifier(7), Role.VERIFIER, 2 * BOND);
         vm.startPrank(verifier(7));
         vm.expectPartialRevert(Members.BondTooSmall.selector);
-        members.enrol(jobId, 0, uint128(BOND * 11 / 10 - 1));
+        members.enrol(jobId, 0, uint128(BOND * 11 / 10 - 1), enrolment(7, jobId, 0, BOND * 11 / 10 - 1));
         vm.expectPartialRevert(Members.NotTheSmallest.selector);
-        members.enrol(jobId, 1, uint128(BOND * 11 / 10));
-        members.enrol(jobId, 0, uint128(BOND * 11 / 10));
+        members.enrol(jobId, 1, uint128(BOND * 11 / 10), enrolment(7, jobId, 1, BOND * 11 / 10));
+        members.enrol(jobId, 0, uint128(BOND * 11 / 10), enrolment(7, jobId, 0, BOND * 11 / 10));
         vm.stopPrank();
         same(memberAt(jobId, 0), verifier(0), "the old one plays the round");
         play(jobId);

@@ -536,7 +536,8 @@ contract PhasesTest is Network {
         bytes32 digest = digestFor(jobId, v);
         (uint8 parity, bytes32 r, bytes32 s) = vm.sign(verifierKey(0), digest);
         uint256 order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141;
-        bytes memory high = abi.encodePacked(r, bytes32(order - uint256(s)), parity == 27 ? uint8(28) : uint8(27));
+        bytes memory high =
+            abi.encodePacked(uint16(65), r, bytes32(order - uint256(s)), parity == 27 ? uint8(28) : uint8(27));
         bytes memory two = signatureOf(verifierKey(1), digest);
         refuses(v, bytes.concat(bytes4(uint32(3)), high, two), EcdsaPolicy.WrongSignature.selector);
     }

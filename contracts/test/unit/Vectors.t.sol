@@ -5,6 +5,7 @@ import {EcdsaPolicy} from "../../src/EcdsaPolicy.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
+import {TypedData} from "../../src/libraries/TypedData.sol";
 import {Reveals} from "../../src/libraries/Reveals.sol";
 import "../../src/types/Types.sol";
 import {Check} from "../support/Check.sol";
@@ -96,6 +97,17 @@ contract VectorsTest is Check {
         bytes memory certificate = vm.parseJsonBytes(json, ".certificate.certificate");
         uint256 signers = new EcdsaPolicy().certify(0, committee, digest, certificate);
         same(signers, number(".certificate.signers"), "certificate.signers");
+    }
+
+    function test_enrolments() public view {
+        bytes32 digest = TypedData.enrolment(
+            vm.parseJsonAddress(json, ".roundId.members"),
+            roundId.jobId,
+            uint16(number(".enrolment.slot")),
+            uint128(number(".enrolment.bond")),
+            vm.parseJsonAddress(json, ".enrolment.account")
+        );
+        same(digest, word(".enrolment.digest"), "enrolment.digest");
     }
 
     function digestOf(Verdict calldata v) external view returns (bytes32) {

@@ -112,7 +112,7 @@ class SendKey(Transaction[Never]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
         message = key_message(view.round_id(self.round), self.data_seed, self.seat)
-        key = key_of(effects.context.sign_hash(message))
+        key = key_of(effects.context.sign(message))
         bond = view.require_terms().provider_bond
         call = effects.calls.show_key(view.job_id, self.round, key, bond)
         return await effects.transact(view, self, call)

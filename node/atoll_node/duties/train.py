@@ -129,11 +129,11 @@ class DoTrain(commands.Work[Trained]):
             work = await effects.work(call, due=due)
             await effects.keep(view, round_, *filter(None, [work.update_cid]))
         where = (self.round_id, self.data_seed, self.seat)
-        key = key_of(context.sign_hash(key_message(*where)))
+        key = key_of(context.sign(key_message(*where)))
         reveal = Reveal(
             update_root=work.update_root,
             key_hash=key_hash(key),
-            salt=key_of(context.sign_hash(salt_message(*where))),
+            salt=key_of(context.sign(salt_message(*where))),
             checkpoint_commitments=CheckpointCommitments.of(
                 work.states, work.work_tags, key
             ).to_bytes(),

@@ -31,6 +31,7 @@ from atoll.protocol.token_units import use_decimals
 from atoll.protocol.types import (
     Address,
     BlockRef,
+    Digest,
     HolderId,
     JobId,
     Role,
@@ -195,6 +196,12 @@ class AtollChain:
         Only of a deployment that has a registry of such keys.
         """
         return await self.ask(views.key_of(account))
+
+    async def is_signer(self, account: Address, digest: Digest, signature: bytes) -> bool:
+        """Whether certificates take the signature for the account's; asked of it if it has code."""
+        given = (account, digest, signature)
+        (answer,) = await self.read("isSigner", *given, contract="EcdsaPolicy")
+        return bool(answer)
 
     async def bls_sum(self, accounts: Sequence[Address]) -> bytes:
         """What the keys of these accounts add up to, as it is kept; empty where it is not."""

@@ -18,7 +18,8 @@ from eth_utils.crypto import keccak
 from atoll.errors import KeystoreError
 from atoll.files import durable_rename, write_beside, write_once
 from atoll.nested import loads
-from atoll.protocol.types import Address, Digest
+from atoll.protocol.typed_data import TypedMessage
+from atoll.protocol.types import Address
 
 if TYPE_CHECKING:
     from eth_account import Account
@@ -246,31 +247,10 @@ def address_of(path: Path) -> Address:
         raise KeystoreError(f"{path} is not a keystore: {error}") from error
 
 
-def sign_digest(account: LocalAccount, digest: Digest) -> bytes:
-    """65 bytes r ‖ s ‖ v over the EIP-191 personal message of 32 bytes."""
-    return bytes(account.sign_message(_personal(digest)).signature)
+def sign_typed(account: LocalAccount, message: TypedMessage) -> bytes:
+    """65 bytes r ‖ s ‖ v, as `eth_signTypedData_v4` gives them: RFC 6979, the lower s, v 27 or 28.
 
-
-def sign_hash(account: LocalAccount, digest: Digest) -> bytes:
-    """65 bytes r ‖ s ‖ v over the 32 bytes as they are: RFC 6979, the lower s, v 27 or 28.
-
-    Only for digests that we computed of our own message: a stranger's 32 bytes could be the hash of
-    a transaction.
+    The account's own key signs nothing else but transactions: a stranger's 32 bytes could be the
+    hash of one.
     """
-    return bytes(account.unsafe_sign_hash(Hash32(digest)).signature)
-
-
-def signer_of(digest: Digest, signature: bytes) -> Address | None:
-    """Whose signature `sign_digest` made; None where it is nobody's."""
-    try:
-        found = _library().recover_message(_personal(digest), signature=signature)
-    except Exception:  # what a stranger's bytes make of the library is not foreseen
-        return None
-    return Address(found)
-
-
-def _personal(digest: Digest) -> Any:
-    _library()
-    from eth_account.messages import encode_defunct  # noqa: PLC0415 (the rule of this file)
-
-    return encode_defunct(digest)
+    return bytes(account.sign_typed_data(full_message=message.shown).signature)

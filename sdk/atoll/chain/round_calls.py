@@ -123,12 +123,17 @@ class RoundCalls(CallBuilder):
         """Takes the penalty of a seat's last missed duty, which can be taken then. Anyone."""
         return self.build("penaliseSeat", job_id, seat, contract="Members", permissionless=True)
 
-    def enrol(self, job_id: JobId, slot: SlotIndex, bond: int) -> Call:
+    def enrol(self, job_id: JobId, slot: SlotIndex, bond: int, signature: bytes) -> Call:
         """Takes a slot of the pool: a free one, one whose member is not ready in time, or for a
         tenth more the cheapest of a full pool; that once a round, and not within a window of the
         last time.
+
+        Args:
+            signature: shows that the caller can sign certificates: its own of the typed data
+                `Enrolment` (SPEC-ROUNDS.md, 2), a contract's by ERC-1271; empty where a registered
+                key signs them.
         """
-        return self.build("enrol", job_id, slot, bond, contract="Members")
+        return self.build("enrol", job_id, slot, bond, signature, contract="Members")
 
     def ready(self, job_id: JobId) -> Call:
         """ "I hold manifest, data and model." Counts from the next settlement on; where the caller

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final, Self
 
 from atoll.protocol.hashing import hash_in_round, keccak256
+from atoll.protocol.typed_data import TypedField, TypedMessage, in_round
 from atoll.protocol.types import Address, Digest, HolderId, RoundId, SeatIndex
 
 VALID: Final = 0xFFFF
@@ -88,11 +89,15 @@ class AuditReport:
         return next((entry for entry in self.entries if entry.seat == seat), None)
 
 
-def salt_message(round_id: RoundId, audit_seed: Digest, auditor: HolderId) -> Digest:
-    """What an auditor's account signs, as it is, for an audit report's salt:
-    `checkpoint_commitments.key_of`."""
-    types = ("bytes32", "uint32")
-    return hash_in_round("atoll.audit-report-salt.v1", round_id, types, (audit_seed, auditor))
+def salt_message(round_id: RoundId, audit_seed: Digest, auditor: HolderId) -> TypedMessage:
+    """What an auditor's account signs for an audit report's salt
+    (`checkpoint_commitments.key_of`); nobody else may see that."""
+    return in_round(
+        round_id,
+        "SecretOfAuditReport",
+        TypedField("bytes32", "seed", audit_seed),
+        TypedField("uint32", "id", auditor),
+    )
 
 
 def audit_report_hash(

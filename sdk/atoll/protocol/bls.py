@@ -16,6 +16,7 @@ from typing import Final
 
 from atoll.protocol.bls_library import FIELD, ORDER, in_use
 from atoll.protocol.hashing import hash_fields, keccak256, tag
+from atoll.protocol.typed_data import TypedField, TypedMessage
 from atoll.protocol.types import Address, Digest
 
 COORDINATE_BYTES: Final = 48
@@ -31,10 +32,10 @@ _SECRET_BYTES: Final = 48
 _OWNER = ("uint256", "address", "address")
 
 
-def secret_message(chain_id: int, registry: Address, account: Address) -> Digest:
-    """What an account signs, as it is, for the seed of its secret."""
-    values = (tag("atoll.bls-secret.v1"), chain_id, registry, account)
-    return hash_fields(("bytes32", *_OWNER), values)
+def secret_message(chain_id: int, registry: Address, account: Address) -> TypedMessage:
+    """What an account signs for the seed of its secret; nobody else may see that."""
+    fields = (TypedField("address", "account", account),)
+    return TypedMessage(chain_id, registry, "SecretOfBlsKey", fields)
 
 
 def proof_message(chain_id: int, registry: Address, account: Address, key: bytes) -> Digest:

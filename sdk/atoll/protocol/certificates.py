@@ -1,14 +1,15 @@
 """The signatures by which two thirds of a committee name the next model.
 
 Rule of this file: what `EcdsaPolicy.sol` and `BlsPolicy.sol` take is taken here, and nothing else:
-a map of the signers, then each one's ECDSA signature in their order, with the lower of the two
-values of s; or the sum of their BLS12-381 signatures.
+a map of the signers, then each one's own signature in their order, behind its length: ECDSA with
+the lower of the two values of s, or what a contract takes for its own (ERC-1271), which has been
+asked; or the sum of the signers' BLS12-381 signatures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -23,6 +24,10 @@ from atoll.protocol.types import Address, Bitmap, Digest, bits, to_bitmap
 
 MAP_BYTES: Final = 4
 SIGNATURE_BYTES: Final = 65
+"""Of a key's signature."""
+LENGTH_BYTES: Final = 2
+MOST_SIGNATURE_BYTES: Final = 1024
+"""Of a contract's signature that a client takes: whoever settles pays for its bytes."""
 _HALF_ORDER: Final = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 """Of secp256k1 (SEC 2, 2.4.1), rounded down."""
 _V: Final = 27
@@ -52,37 +57,25 @@ def certificate_bytes(committee: Sequence[Address], signatures: Mapping[Address,
 
     Args:
         committee: accounts, by ascending slot.
-        signatures: of members; 65 bytes each.
+        signatures: of members, as gateways serve them.
     """
     signed = [i for i, member in enumerate(committee) if member in signatures]
     whole = to_bitmap(signed).to_bytes(MAP_BYTES, "big")
-    return whole + b"".join(signatures[committee[i]] for i in signed)
+    parts = (signatures[committee[i]] for i in signed)
+    return whole + b"".join(len(part).to_bytes(LENGTH_BYTES, "big") + part for part in parts)
 
 
 def parts_of(certificate: bytes) -> dict[int, bytes]:
     """Its signatures by their member's number, unchecked. Raises ValueError on another length."""
     numbers = bits(Bitmap(int.from_bytes(certificate[:MAP_BYTES], "big")))
-    rest = certificate[MAP_BYTES:]
-    if len(certificate) < MAP_BYTES or len(rest) != SIGNATURE_BYTES * len(numbers):
+    parts, start = {}, MAP_BYTES
+    for number in numbers:
+        length, begins = certificate[start : start + LENGTH_BYTES], start + LENGTH_BYTES
+        start = begins + int.from_bytes(length, "big")
+        parts[number] = certificate[begins:start]
+    if len(certificate) != start:
         raise ValueError(f"{len(certificate)} bytes are no certificate")
-    starts = (SIGNATURE_BYTES * position for position in range(len(numbers)))
-    parts = (rest[at : at + SIGNATURE_BYTES] for at in starts)
-    return dict(zip(numbers, parts, strict=True))
-
-
-def signers_of(digest: Digest, certificate: bytes, committee: Sequence[Address]) -> Bitmap:
-    """Who of the committee signed: bit i is its i-th member.
-
-    Raises ValueError on anything that the policy would refuse.
-    """
-    signed = Bitmap(int.from_bytes(certificate[:MAP_BYTES], "big"))
-    parts = parts_of(certificate)
-    if signed >> len(committee):
-        raise ValueError("a signer is no member")
-    for number, part in parts.items():
-        if signer_of(digest, part) != committee[number]:
-            raise ValueError(f"signature {number} is not {committee[number]}'s")
-    return signed
+    return parts
 
 
 def is_enough(signed: int, committee: int) -> bool:
@@ -112,20 +105,42 @@ class Scheme(Protocol):
         """What the policy takes, of those members (accounts by ascending slot) that signed."""
 
     def signers(self, digest: Digest, certificate: bytes, committee: Sequence[Address]) -> Bitmap:
-        """Who of the committee signed. Raises ValueError on what the policy would refuse."""
+        """Who of the committee signed, as the policy counts them.
+
+        Raises ValueError on what it would refuse.
+        """
 
 
+@dataclass(frozen=True, slots=True)
 class Ecdsa:
-    """Signatures by the accounts' own keys."""
+    """Signatures by the accounts' own keys, or as their contracts take them.
+
+    Attributes:
+        contracts: members that have code and did not sign with a key, each with the signatures that
+            it takes for its own, as the chain says now: (digest, signature).
+    """
+
+    contracts: Mapping[Address, frozenset[tuple[Digest, bytes]]] = field(default_factory=dict)
 
     def is_of(self, member: Address, digest: Digest, signature: bytes) -> bool:
-        return signer_of(digest, signature) == member
+        is_answered = (digest, signature) in self.contracts.get(member, frozenset())
+        return is_answered or signer_of(digest, signature) == member
 
     def certificate(self, committee: Sequence[Address], signed: Mapping[Address, bytes]) -> bytes:
-        return certificate_bytes(committee, signed)
+        """Without contracts where keys are enough: an answer is dear, and may be another by then.
+
+        Who is left out signs on the chain, and pays for that itself.
+        """
+        by_key = {who: each for who, each in signed.items() if who not in self.contracts}
+        chosen = by_key if is_enough(len(by_key), len(committee)) else signed
+        return certificate_bytes(committee, chosen)
 
     def signers(self, digest: Digest, certificate: bytes, committee: Sequence[Address]) -> Bitmap:
-        return signers_of(digest, certificate, committee)
+        named = Bitmap(int.from_bytes(certificate[:MAP_BYTES], "big"))
+        parts = parts_of(certificate)
+        if named >> len(committee):
+            raise ValueError("a signer is no member")
+        return to_bitmap(i for i, part in parts.items() if self.is_of(committee[i], digest, part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +173,12 @@ class Bls:
         return signed
 
 
-def alone(signature: bytes) -> bytes:
+def alone(signature: bytes, kind: CertificateKind) -> bytes:
     """The certificate of a committee of one, of a signature as gateways serve it.
 
-    Raises ValueError where that is neither kind's.
+    Raises ValueError where that is none of the kind.
     """
-    whole = signature if len(signature) == SIGNATURE_BYTES else bls.added([signature])
-    return (1).to_bytes(MAP_BYTES, "big") + whole
+    if kind is CertificateKind.BLS:
+        return (1).to_bytes(MAP_BYTES, "big") + bls.added([signature])
+    nobody = Address("")
+    return certificate_bytes([nobody], {nobody: signature})

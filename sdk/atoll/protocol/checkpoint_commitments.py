@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, Self
 
-from atoll.protocol.hashing import hash_fields, hash_in_round, keccak256, sha256
+from atoll.protocol.hashing import hash_fields, keccak256, sha256
+from atoll.protocol.typed_data import TypedField, TypedMessage, in_round
 from atoll.protocol.types import Digest, RoundId, SeatIndex
 
 CHECKPOINT_COMMITMENT_BYTES: Final = 64
@@ -76,14 +77,18 @@ def float_bytes(layout: Literal[">d", ">f"], value: float) -> bytes:
     return _NANS[layout] if math.isnan(value) else struct.pack(layout, value)
 
 
-def key_message(round_id: RoundId, data_seed: Digest, seat: SeatIndex) -> Digest:
-    """What a provider's account signs, as it is, for the key of its round."""
-    return hash_in_round("atoll.key.v1", round_id, ("bytes32", "uint16"), (data_seed, seat))
+def key_message(round_id: RoundId, data_seed: Digest, seat: SeatIndex) -> TypedMessage:
+    """What a provider's account signs for the key of its round; nobody else may see that."""
+    return in_round(round_id, "SecretOfWorkTags", *_of_seat(data_seed, seat))
 
 
-def salt_message(round_id: RoundId, data_seed: Digest, seat: SeatIndex) -> Digest:
-    """What a provider's account signs, as it is, for the salt of its commitment."""
-    return hash_in_round("atoll.salt.v1", round_id, ("bytes32", "uint16"), (data_seed, seat))
+def salt_message(round_id: RoundId, data_seed: Digest, seat: SeatIndex) -> TypedMessage:
+    """What a provider's account signs for the salt of its commitment; nobody else may see that."""
+    return in_round(round_id, "SecretOfCommitment", *_of_seat(data_seed, seat))
+
+
+def _of_seat(data_seed: Digest, seat: SeatIndex) -> tuple[TypedField, TypedField]:
+    return TypedField("bytes32", "seed", data_seed), TypedField("uint16", "seat", seat)
 
 
 def key_of(signature: bytes) -> Digest:

@@ -2,7 +2,7 @@
 
 Rule of this file: a hash is keccak-256 of the standard ABI encoding of a tag and its fields, so
 that no two kinds of message can share a preimage. `tests/vectors/rounds.json` fixes the bytes for
-both languages. Source: EIP-712's separation by domain and type, without its typed-data framing.
+both languages. What an account signs is typed data (`typed_data`), and has no tag.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 from eth_abi.abi import encode
 from eth_hash.auto import keccak
 
+from atoll.protocol.typed_data import TypedField, TypedMessage, in_round
 from atoll.protocol.types import (
     Address,
     Bitmap,
@@ -147,12 +148,26 @@ def accumulate_votes(committee_draw: Digest, votes: Iterable[tuple[SlotIndex, Bi
     return accumulator
 
 
+def certificate_message(
+    round_id: RoundId, seed: Digest, votes: Digest, verdict: Verdict
+) -> TypedMessage:
+    """What a committee signs: `seed` is the data seed, `votes` the accumulator."""
+    return in_round(
+        round_id,
+        "Certificate",
+        TypedField("bytes32", "seed", seed),
+        TypedField("bytes32", "votes", votes),
+        TypedField("uint256", "excluded", verdict.excluded),
+        TypedField("uint16", "merged", verdict.merged),
+        TypedField("bytes32", "state", verdict.state),
+        TypedField("bytes", "cid", verdict.cid),
+        TypedField("bytes8", "loss", verdict.loss),
+    )
+
+
 def certificate_hash(round_id: RoundId, seed: Digest, votes: Digest, verdict: Verdict) -> Digest:
-    """What a committee signs, as it is: `seed` is the data seed, `votes` the accumulator."""
-    types = ("bytes32", "bytes32", "uint256", "uint16", "bytes32", "bytes32", "bytes8")
-    cid = keccak256(verdict.cid)
-    values = (seed, votes, verdict.excluded, verdict.merged, verdict.state, cid, verdict.loss)
-    return hash_in_round("atoll.certificate.v1", round_id, types, values)
+    """The digest of what a committee signs."""
+    return certificate_message(round_id, seed, votes, verdict).digest
 
 
 def record_hash(record: RoundRecord) -> Digest:
@@ -175,11 +190,11 @@ def fault_id(
     Args:
         seat: that a dropped accusation is about; 0 of other kinds.
     """
-    chain_id, contract, job, round = round_id_values(members)
+    _, contract, job, round = round_id_values(members)
     what = seat << 8 | int(kind)
     return hash_fields(
-        ("bytes32", "uint256", "address", "uint256", "uint8", "uint32", "uint32", "uint256"),
-        (tag("atoll.fault.v2"), chain_id, contract, job, int(role), holder, round, what),
+        ("bytes32", "address", "uint256", "uint8", "uint32", "uint32", "uint256"),
+        (tag("atoll.fault.v3"), contract, job, int(role), holder, round, what),
     )
 
 

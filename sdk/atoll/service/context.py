@@ -17,7 +17,8 @@ from atoll.chain.follower import Follower
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txconfig import GWEI, QueueConfig
 from atoll.chain.txqueue import TxQueue
-from atoll.protocol.types import Address, Digest, JobId
+from atoll.protocol.typed_data import TypedMessage
+from atoll.protocol.types import Address, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.control import NotRunning, Refused, ask
 from atoll.service.gateway_process import GatewayProcess, Serves
@@ -51,8 +52,7 @@ class Context:
         fetcher_of: brings a job's blocks, from that job's gateways only.
         spare_worker: a second process, started when what is urgent finds the first one at work.
         game_worker: a third one, started by the first game: a first move takes as long as a round.
-        sign: our signature of a digest, as a personal message.
-        sign_hash: our signature of a digest as it is, for what the contracts check.
+        sign: our signature of a message.
     """
 
     config: ServiceConfig
@@ -68,8 +68,7 @@ class Context:
     spare_worker: Worker
     game_worker: Worker
     journal: Journal
-    sign: Callable[[Digest], bytes]
-    sign_hash: Callable[[Digest], bytes]
+    sign: Callable[[TypedMessage], bytes]
 
     @property
     def store(self) -> LocalStore:
@@ -132,7 +131,6 @@ async def open_context(
             game_worker=game_worker,
             journal=journal,
             sign=session.sign,
-            sign_hash=session.sign_hash,
         )
 
 

@@ -27,6 +27,7 @@ import structlog
 from atoll.chain.database import open_read_only
 from atoll.errors import AtollError, ConfigError
 from atoll.nested import loads
+from atoll.protocol.types import Address, Domain
 from atoll.service.background_tasks import end
 from atoll.service.greeting import greeted
 from atoll.service.log_files import level_here, lines_to, log_from
@@ -64,6 +65,7 @@ class GatewaySpec:
     host: str
     port: int
     chain_id: int
+    rounds: str
     budget: Budget
     journal: str = ""
     url: str = ""
@@ -310,10 +312,11 @@ async def _serve() -> None:
 
 def _gateway_of(spec: GatewaySpec, members: set[str]) -> Gateway:
     allow = None if spec.serves is None else spec.serves.resolve()
+    domain = Domain(spec.chain_id, Address(spec.rounds))
 
     def recognise(header: str) -> str | None:
         url = spec.url or gateway.url
-        account = greeted(header, spec.chain_id, url, time.time())
+        account = greeted(header, domain, url, time.time())
         return account if account in members else None
 
     gateway = Gateway(

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from eth_utils.crypto import keccak
+from eth_utils.address import is_address
 
-from atoll.chain.keys import signer_of
-from atoll.protocol.types import Address, Digest
+from atoll.protocol.certificates import signer_of
+from atoll.protocol.typed_data import TypedField, TypedMessage
+from atoll.protocol.types import Address, Domain
 from atoll.storage.sources import normalise_gateway
 
 SCHEME: Final = "Atoll"
-TAG: Final = b"atoll.gateway.v1"
 VALID_SECONDS: Final = 300
 SKEW_SECONDS: Final = 60
 """Two clocks may differ by this much."""
@@ -30,13 +30,13 @@ class Greeter:
     """Signs for gateways, once in a while for each.
 
     Args:
-        sign: `sign_digest` with our key.
+        sign: `sign_typed` with our key.
         now: unix seconds.
     """
 
     account: Address
-    chain_id: int
-    sign: Callable[[Digest], bytes]
+    domain: Domain
+    sign: Callable[[TypedMessage], bytes]
     now: Callable[[], float] = time.time
     _signed: dict[str, tuple[int, str]] = field(default_factory=dict)
 
@@ -45,13 +45,13 @@ class Greeter:
         until, header = self._signed.get(gateway, (0, ""))
         if not VALID_SECONDS / 2 <= until - self.now() <= VALID_SECONDS:  # more: a clock set back
             until = int(self.now()) + VALID_SECONDS
-            signature = self.sign(_digest(self.chain_id, gateway, until))
+            signature = self.sign(_message(self.domain, self.account, gateway, until))
             header = f"{SCHEME} {self.account} {until} {signature.hex()}"
             self._signed[gateway] = (until, header)
         return header
 
 
-def greeted(header: str, chain_id: int, gateway: str, now: float) -> Address | None:
+def greeted(header: str, domain: Domain, gateway: str, now: float) -> Address | None:
     """Whose header it is; None where it is nobody's, another gateway's, or too old."""
     parts = header.split(" ")
     if len(header) > _LONGEST or len(parts) != 4 or parts[0] != SCHEME:
@@ -65,10 +65,17 @@ def greeted(header: str, chain_id: int, gateway: str, now: float) -> Address | N
         raw = bytes.fromhex(signature)
     except ValueError:
         return None
-    signer = signer_of(_digest(chain_id, normalise_gateway(gateway) or "", int(until)), raw)
-    return signer if signer == account else None
+    if not is_address(account):
+        return None
+    who = Address(account)
+    message = _message(domain, who, normalise_gateway(gateway) or "", int(until))
+    return who if signer_of(message.digest, raw) == who else None
 
 
-def _digest(chain_id: int, gateway: str, until: int) -> Digest:
-    parts = (TAG, chain_id.to_bytes(8, "big"), until.to_bytes(8, "big"), gateway.encode())
-    return Digest(keccak(b"".join(parts)))
+def _message(domain: Domain, account: Address, gateway: str, until: int) -> TypedMessage:
+    fields = (
+        TypedField("address", "account", account),
+        TypedField("string", "gateway", gateway),
+        TypedField("uint64", "until", until),
+    )
+    return TypedMessage(domain.chain_id, domain.rounds, "Greeting", fields)

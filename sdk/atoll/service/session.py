@@ -20,12 +20,13 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex
-from atoll.chain.keys import sign_digest, sign_hash
+from atoll.chain.keys import sign_typed
 from atoll.chain.txconfig import QueueConfig
 from atoll.chain.txfile import QUEUE_FILE
 from atoll.chain.txqueue import TxQueue
 from atoll.errors import ConfigError
-from atoll.protocol.types import Address, Digest, JobId
+from atoll.protocol.typed_data import TypedMessage
+from atoll.protocol.types import Address, Domain, JobId
 from atoll.protocol.views import JobView
 from atoll.service.checkpoints import NAME, CheckpointFinder
 from atoll.service.config import GatewaySection
@@ -125,17 +126,11 @@ class Session:
             raise _only_watches()
         return Address(to_checksum_address(self.config.account.address))
 
-    def sign(self, digest: Digest) -> bytes:
-        """Our signature of a digest (`sign_digest`). Raises ConfigError where we only watch."""
+    def sign(self, message: TypedMessage) -> bytes:
+        """Our signature of a message (`sign_typed`). Raises ConfigError where we only watch."""
         if self.config.account is None:
             raise _only_watches()
-        return sign_digest(self.config.account, digest)
-
-    def sign_hash(self, digest: Digest) -> bytes:
-        """Our signature of a digest of our own message, as it is. Raises as `sign`."""
-        if self.config.account is None:
-            raise _only_watches()
-        return sign_hash(self.config.account, digest)
+        return sign_typed(self.config.account, message)
 
     async def serve(
         self, serves: Serves | None = None, *, port: int = 0, journal: Path | None = None
@@ -171,6 +166,7 @@ class Session:
             host=listen.host,
             port=listen.port or port,
             chain_id=self.config.deployment.chain_id,
+            rounds=self.config.deployment.addresses["Rounds"],
             budget=listen.budget(),
             journal=str(journal.absolute()) if journal is not None else "",
             url=listen.public_url or "",
@@ -281,7 +277,8 @@ def _guarded(config: SessionConfig) -> StoreConfig:
     )
     if config.account is not None:
         me = Address(config.account.address)
-        fetch = replace(fetch, greet=Greeter(me, chain_id, partial(sign_digest, config.account)))
+        domain = Domain(chain_id, config.deployment.addresses["Rounds"])
+        fetch = replace(fetch, greet=Greeter(me, domain, partial(sign_typed, config.account)))
     return replace(config.store, fetch=fetch)
 
 

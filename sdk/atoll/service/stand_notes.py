@@ -15,7 +15,7 @@ from atoll.service.stand_statements import (
     MOST_SAID,
     Stand,
     StandStatement,
-    digest_of,
+    message_of,
     note_name,
     stand_of,
     to_bytes,
@@ -69,7 +69,7 @@ class StandNotes(Generic[S]):
                 continue
             statement = StandStatement(ROLES[self._role], note.stand, head.time, note.text)
             domain = self._machines.states[job].view.domain
-            digest = digest_of(domain, job, context.me, statement)
-            signed = to_bytes(statement, context.sign(digest))
+            message = message_of(domain, job, context.me, statement)
+            signed = to_bytes(statement, context.sign(message))
             context.journal.publish(note_name(job), signed)
             self._served[job] = note

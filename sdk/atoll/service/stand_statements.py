@@ -1,7 +1,7 @@
 """How a service stands to a job: a statement that it signs and its gateway serves, for free.
 
 It is a note of the gateway, `stands/JOB`, the latest alone: role, stand, time, signature and text,
-over which with chain, contracts, job and account the account's key signs (EIP-191). A submitter
+over which with chain, contracts, job and account the account's key signs. A submitter
 counts those of accounts that have announced a gateway and could pay the bond: anybody can write
 one, and nobody for somebody else.
 """
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from eth_utils.crypto import keccak
-
 from atoll.chain import response_checks
-from atoll.chain.keys import signer_of
-from atoll.protocol.types import Address, Digest, Domain, JobId, Role
+from atoll.protocol.certificates import signer_of
+from atoll.protocol.typed_data import TypedField, TypedMessage
+from atoll.protocol.types import Address, Domain, JobId, Role
 from atoll.service.duties.material import refusal, spec_of
 from atoll.service.machine import State
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from atoll.service.choice import Choice
 
 S = TypeVar("S")
-TAG: Final = b"atoll.stand.v1"
 MOST_TEXT: Final = 200
 MOST_SAID: Final = 64
 """Jobs about which a service makes statements: those that promise most."""
@@ -81,18 +79,19 @@ def note_name(job: JobId | str) -> str:
     return f"stands/{job}"
 
 
-def digest_of(domain: Domain, job: JobId, account: Address, statement: StandStatement) -> Digest:
+def message_of(
+    domain: Domain, job: JobId, account: Address, statement: StandStatement
+) -> TypedMessage:
     """What is signed."""
-    parts = (
-        TAG,
-        domain.chain_id.to_bytes(8, "big"),
-        bytes.fromhex(domain.rounds.removeprefix("0x")),
-        int(job).to_bytes(32, "big"),
-        bytes.fromhex(account.removeprefix("0x")),
-        _head(statement),
-        statement.text.encode(),
+    fields = (
+        TypedField("uint256", "job", job),
+        TypedField("address", "account", account),
+        TypedField("uint8", "role", int(statement.role)),
+        TypedField("uint8", "stand", int(statement.stand)),
+        TypedField("uint64", "at", statement.at),
+        TypedField("string", "text", statement.text),
     )
-    return Digest(keccak(b"".join(parts)))
+    return TypedMessage(domain.chain_id, domain.rounds, "Statement", fields)
 
 
 def to_bytes(statement: StandStatement, signature: bytes) -> bytes:
@@ -110,7 +109,7 @@ def from_bytes(data: bytes, domain: Domain, job: JobId, account: Address) -> Sta
     except ValueError:
         return None
     signature = data[_HEAD : _HEAD + _SIGNATURE]
-    if signer_of(digest_of(domain, job, account, statement), signature) != account:
+    if signer_of(message_of(domain, job, account, statement).digest, signature) != account:
         return None
     return StandStatement(statement.role, statement.stand, at, response_checks.text(text))
 

@@ -282,7 +282,7 @@ def _read_kept(manifest: Manifest, kept: Checkpoint, store: LocalStore) -> SeatS
 
 def _work_of(task: TrainTask, revealed: bytes = b"") -> Digest:
     """Names all that a round's states follow from: after a reorg the same round is other work."""
-    where = key_message(task.round_id, task.data_seed, task.seat)
+    where = key_message(task.round_id, task.data_seed, task.seat).digest
     earlier = b"".join(before.data_seed + before.global_state_cid for before in task.earlier)
     return sha256(task.manifest.digest() + where + task.global_state_cid + earlier + revealed)
 

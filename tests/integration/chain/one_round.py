@@ -12,7 +12,7 @@ from tests.integration.chain.local_anvil import Anvil
 
 from atoll.chain.call import Call
 from atoll.chain.contracts import AtollChain
-from atoll.chain.keys import sign_hash
+from atoll.chain.keys import sign_typed
 from atoll.numerics.init import initial_global_state
 from atoll.protocol import hashing
 from atoll.protocol.audit_reports import AuditEntry, AuditReport, audit_report_hash
@@ -21,6 +21,7 @@ from atoll.protocol.certificates import certificate_bytes
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments, key_hash
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.typed_data import enrolment
 from atoll.protocol.types import (
     ZERO_DIGEST,
     Address,
@@ -75,7 +76,11 @@ class OneRound:
             self.send(account, calls.approve(stakes, bond))
             self.send(account, calls.deposit(role, bond))
         self.send(self.provider, calls.join(self.job, SEAT))
-        self.send(self.verifier, calls.enrol(self.job, SLOT, terms.verifier_bond))
+        members = self.chain.deployment.addresses["Members"]
+        where = (self.chain.deployment.chain_id, members, self.job, SLOT)
+        message = enrolment(*where, bond=terms.verifier_bond, account=self.verifier)
+        shown = sign_typed(self.accounts[1], message)
+        self.send(self.verifier, calls.enrol(self.job, SLOT, terms.verifier_bond, shown))
         self.send(self.verifier, calls.ready(self.job))
 
     async def work(self, manifest: Manifest, has: Bitmap = ALL) -> None:
@@ -109,7 +114,8 @@ class OneRound:
         assert running is not None and running.is_merge_over
         merged = running.available.bit_count()
         verdict = Verdict(Bitmap(0), merged, *model, LOSS)
-        signature = sign_hash(self.accounts[1], running.digest_of(verdict))
+        about = (running.round_id, running.seed, running.votes_accumulator, verdict)
+        signature = sign_typed(self.accounts[1], hashing.certificate_message(*about))
         certificate = certificate_bytes([self.verifier], {self.verifier: signature})
         calls = self.chain.calls
         certified = Certified(verdict, (self.verifier,), certificate)

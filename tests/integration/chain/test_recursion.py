@@ -19,7 +19,7 @@ ORDERS = [
     "import py_ecc, atoll; atoll.AtollError; import atoll.chain.rpc, eth_account",
     "import atoll.protocol.bls_reference",
     f"import atoll.chain.keys, atoll.chain.txqueue; {USES}",
-    "import atoll.chain.keys; atoll.chain.keys.signer_of(bytes(32), bytes(65))",
+    "import atoll.chain.keys, atoll.protocol.certificates as c; c.signer_of(bytes(32), bytes(65))",
     f"import eth_account; import atoll.chain.keys; {USES}; import atoll; atoll.Client",
 ]
 """Of what a program may import, and when."""

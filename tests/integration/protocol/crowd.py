@@ -222,11 +222,12 @@ class Crowd:
         rng, members = self.rng, self.chain.members
         account = self.someone()
         bond = self.terms.verifier_bond * rng.choice([10, 11, 12, 13]) // 10
-        signer = rng.choice(self.signers)
+        signer, slot = rng.choice(self.signers), rng.randrange(self.terms.slots)
+        shown = self.chain.enrolment(signer, self.job, slot, bond)
         return rng.choice(
             [
                 (account, members, "join", (self.job, rng.randrange(self.terms.seats))),
-                (signer, members, "enrol", (self.job, rng.randrange(self.terms.slots), bond)),
+                (signer, members, "enrol", (self.job, slot, bond, shown)),
                 (signer, members, "ready", (self.job,)),
                 (account, members, "penaliseSeat", (self.job, rng.randrange(self.terms.seats))),
                 (account, self.chain.rounds, "advance", (self.job,)),

@@ -30,6 +30,7 @@ from atoll.protocol.certificates import certificate_bytes
 from atoll.protocol.claims import shown
 from atoll.protocol.events import EVENT_TYPES, ContractEvent, JobCreated
 from atoll.protocol.rounds import apply
+from atoll.protocol.typed_data import enrolment
 from atoll.protocol.types import (
     NO_ROUND,
     TOKEN,
@@ -116,6 +117,12 @@ class Chain:
             (game, (claims.address,)),
         ):
             self.send(owner, contract, "wire", *others)
+
+    def enrolment(self, account: Address, job: int, slot: int, bond: int) -> bytes:
+        """What an account shows to take a slot."""
+        chain_id = int(self.anvil.ask("eth_chainId"), 16)
+        where = (chain_id, self.members.address, job, slot)
+        return signature(account, enrolment(*where, bond=bond, account=account).digest)
 
     def next_address(self, count: int) -> Address:
         """Where the contract goes that is created so many contracts after the next one."""
@@ -287,7 +294,8 @@ class Live(Network):
         self.both(sent, lambda: super(Live, self).penalise_seat(seat))
 
     def enrol(self, account: Address, slot: int, bond: int) -> None:
-        sent = (account, self.chain.members, "enrol", self.job, slot, bond)
+        shown = self.chain.enrolment(account, self.job, slot, bond)
+        sent = (account, self.chain.members, "enrol", self.job, slot, bond, shown)
         self.both(sent, lambda: super(Live, self).enrol(account, slot, bond))
 
     def say_ready(self, account: Address) -> None:

@@ -170,7 +170,12 @@ def enter(crowd: Crowd) -> None:
     bond = crowd.terms.verifier_bond
     for at in range(0, len(MANY) - 4, 11):
         some = list(enumerate(MANY))[at : at + 11]
-        joined = [(a, members, "enrol", (job, i, bond * (10 + i % 3) // 10)) for i, a in some]
+        bids = [(a, i, bond * (10 + i % 3) // 10) for i, a in some]
+        proofs = [crowd.chain.enrolment(a, job, i, bid) for a, i, bid in bids]
+        joined = [
+            (a, members, "enrol", (job, i, bid, shown))
+            for (a, i, bid), shown in zip(bids, proofs, strict=True)
+        ]
         crowd.block([*joined, *((a, members, "ready", (job,)) for _, a in some)], 1)
     crowd.block([(a, members, "join", (job, i)) for i, a in enumerate(PROVIDERS[:4])], 1)
 

@@ -19,10 +19,11 @@ import aiohttp
 import pytest
 import structlog
 from eth_account import Account
+from tests.support.identities import address
 
-from atoll.chain.keys import sign_digest
+from atoll.chain.keys import sign_typed
 from atoll.errors import ConfigError
-from atoll.protocol.types import Address
+from atoll.protocol.types import Address, Domain
 from atoll.service import gateway_process
 from atoll.service.gateway_process import GatewayProcess, GatewaySpec, Serves
 from atoll.service.greeting import Greeter
@@ -34,7 +35,7 @@ from atoll.storage.connection_limiter import Budget
 from atoll.storage.local import LocalStore
 
 ACCOUNT = Account.from_key("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
-CHAIN = 31337
+CHAIN, ROUNDS = 31337, address("rounds")
 NOTHING: Serves = Task("test-nothing.v1", __name__)
 EVERYTHING: Serves = Task("test-everything.v1", __name__)
 BUDGET = Budget(connections=16, per_address=8, reserved=4)
@@ -91,6 +92,7 @@ def spec(store: LocalStore, tmp_path: Path) -> GatewaySpec:
         host="127.0.0.1",
         port=0,
         chain_id=CHAIN,
+        rounds=ROUNDS,
         budget=BUDGET,
         journal=str(tmp_path / "journal.sqlite"),
     )
@@ -230,7 +232,7 @@ async def test_a_store_that_cannot_be_used_is_one_clear_error(
 
 
 async def test_members_are_who_it_is_told(gateway: GatewayProcess) -> None:
-    greeter = Greeter(Address(ACCOUNT.address), CHAIN, partial(sign_digest, ACCOUNT))
+    greeter = Greeter(Address(ACCOUNT.address), Domain(CHAIN, ROUNDS), partial(sign_typed, ACCOUNT))
     assert not await outlives_strangers(gateway, greeter(gateway.url))
     gateway.admit([ACCOUNT.address])
     for _ in range(100):  # until the child has read it

@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import ceil
 
 from eth_hash.auto import keccak
+from tests.second_client.typed import in_round
 from tests.support.contracts.rounds import Rounds
 from tests.support.contracts.values import (
     ZERO,
@@ -83,9 +84,17 @@ class Settling(Rounds):
 
     def certified(self, verdict: Verdict) -> Digest:
         """What the committee signs."""
-        loss = verdict.loss + bytes(24)
-        said = (verdict.excluded, verdict.merged, verdict.state, keccak(verdict.cid), loss)
-        return self.tagged("atoll.certificate.v1", self.round, self.seed, self.votes_acc, *said)
+        where = (self.domain.chain_id, bytes.fromhex(self.domain.rounds[2:]), self.job, self.round)
+        said = (
+            ("bytes32", "seed", self.seed),
+            ("bytes32", "votes", self.votes_acc),
+            ("uint256", "excluded", verdict.excluded),
+            ("uint16", "merged", verdict.merged),
+            ("bytes32", "state", verdict.state),
+            ("bytes", "cid", verdict.cid),
+            ("bytes8", "loss", verdict.loss),
+        )
+        return Digest(in_round("Certificate", where, said))
 
     def settle_late(self) -> None:
         need(self.phase is Phase.MERGE and self.now < self.last_moment, "not now")

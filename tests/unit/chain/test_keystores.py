@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,13 @@ from atoll.chain.keys import (
     list_keys,
     load_key,
     read_password,
-    sign_hash,
-    signer_of,
+    sign_typed,
     verify_key,
 )
 from atoll.errors import KeystoreError
-from atoll.protocol.certificates import signer_of as law_signer_of
-from atoll.protocol.types import Digest
+from atoll.protocol.certificates import signer_of
+from atoll.protocol.typed_data import TypedField, TypedMessage
+from atoll.protocol.types import Address
 
 SECRET = "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d"
 ADDRESS = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -166,10 +167,11 @@ def test_the_password_file_gives_its_first_line(tmp_path: Path) -> None:
         read_password(tmp_path / "absent")
 
 
-def test_a_digest_of_our_own_is_signed_as_it_is() -> None:
+def test_typed_data_is_signed_the_same_each_time() -> None:
     account = account_of("0x" + "11" * 32)
-    digest = Digest(b"\x07" * 32)
-    signature = sign_hash(account, digest)
-    assert law_signer_of(digest, signature) == account.address
-    assert signature == sign_hash(account, digest)  # RFC 6979: a lost disk loses no key
-    assert signer_of(digest, signature) != account.address  # which `sign_digest` says otherwise
+    me = Address(account.address)
+    message = TypedMessage(1, me, "Note", (TypedField("string", "text", "a key"),))
+    signature = sign_typed(account, message)
+    assert signer_of(message.digest, signature) == me
+    assert signature == sign_typed(account, message)  # RFC 6979: a lost disk loses no key
+    assert signer_of(replace(message, chain_id=2).digest, signature) != me

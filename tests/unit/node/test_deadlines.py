@@ -160,7 +160,7 @@ async def test_what_has_to_be_trained_again_has_to_end_in_time_too(
     keep = AsyncMock(side_effect=[DiskFull("no room for a pin"), None])
     context = SimpleNamespace(
         store=SimpleNamespace(holding=nullcontext),
-        sign_hash=lambda message: bytes(65),
+        sign=lambda message: bytes(65),
         chain=chain_at(state.now),
         journal=Mock(),
     )

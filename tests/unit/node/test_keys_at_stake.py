@@ -22,7 +22,7 @@ class Sending:
     def __init__(self) -> None:
         addresses = {"Audits": DEPLOYMENT.addresses["Rounds"]}
         self.calls = Calls(Deployment(1, 0, addresses))
-        self.context = SimpleNamespace(sign_hash=bytes)
+        self.context = SimpleNamespace(sign=lambda message: message.digest)
         self.sent: list[Call] = []
 
     async def transact(self, _: Any, __: Any, call: Call) -> Done[Any]:

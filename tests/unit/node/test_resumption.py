@@ -14,7 +14,7 @@ from tests.support.identities import JOB, cid, digest
 from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of
 
-from atoll.chain.keys import sign_hash
+from atoll.chain.keys import sign_typed
 from atoll.protocol.checkpoint_commitments import key_hash
 from atoll.protocol.hashing import commitment
 from atoll.protocol.types import ZERO_DIGEST, SeatIndex
@@ -71,7 +71,7 @@ class Paper:
             me=ME,
             store=self.store,
             journal=journal or SimpleNamespace(measure=lambda *_: None),
-            sign_hash=lambda message: sign_hash(KEY, message),
+            sign=lambda message: sign_typed(KEY, message),
         )
         calls = SimpleNamespace(show_key=lambda job, round, key, bond: key, reveal=lambda *_: b"")
         return cast(

@@ -9,7 +9,7 @@ from py_ecc.optimized_bls12_381 import field_modulus, normalize
 from tests.support.identities import address, digest
 
 from atoll.protocol import bls
-from atoll.protocol.certificates import Bls, Ecdsa, alone
+from atoll.protocol.certificates import Bls, CertificateKind, Ecdsa, alone
 from atoll.protocol.types import Address
 
 SECRETS = [bls.secret_of(digest(f"seed {i}")) for i in range(4)]
@@ -54,9 +54,11 @@ def test_a_certificate_names_everybody_in_the_sum() -> None:
     for members in ((0,), (1, 3), (0, 1, 2, 3)):
         certificate = SCHEME.certificate(COMMITTEE, signed(*members))
         assert SCHEME.signers(HASH, certificate, COMMITTEE) == sum(1 << i for i in members)
-    assert alone(signed(2)[COMMITTEE[2]]) == SCHEME.certificate(COMMITTEE[2:3], signed(2))
+    by_one = alone(signed(2)[COMMITTEE[2]], CertificateKind.BLS)
+    assert by_one == SCHEME.certificate(COMMITTEE[2:3], signed(2))
     account = b"\1" * 65
-    assert alone(account) == Ecdsa().certificate(COMMITTEE[:1], {COMMITTEE[0]: account})
+    by_one = alone(account, CertificateKind.ECDSA)
+    assert by_one == Ecdsa().certificate(COMMITTEE[:1], {COMMITTEE[0]: account})
 
 
 def test_what_the_policy_refuses_is_refused() -> None:

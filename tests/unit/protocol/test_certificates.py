@@ -10,11 +10,11 @@ from eth_account import Account
 from tests.support.identities import address, cid, digest
 
 from atoll.protocol.certificates import (
+    Ecdsa,
     certificate_bytes,
     is_enough,
     parts_of,
     signer_of,
-    signers_of,
 )
 from atoll.protocol.hashing import certificate_hash
 from atoll.protocol.types import (
@@ -93,8 +93,8 @@ def test_of_the_two_values_of_s_the_larger_is_nobodys() -> None:
 def test_a_certificate_says_who_signed(who: int) -> None:
     own = {m: s for i, (m, s) in enumerate(signed().items()) if who >> i & 1}
     certificate = certificate_bytes(COMMITTEE, own)
-    assert signers_of(HASH, certificate, COMMITTEE) == who
-    assert len(certificate) == 4 + 65 * who.bit_count()
+    assert Ecdsa().signers(HASH, certificate, COMMITTEE) == who
+    assert len(certificate) == 4 + 67 * who.bit_count()
 
 
 def test_strangers_signatures_are_excluded() -> None:
@@ -103,15 +103,18 @@ def test_strangers_signatures_are_excluded() -> None:
 
 def test_what_the_policy_refuses_is_refused() -> None:
     whole, other = certificate_bytes(COMMITTEE, signed()), signed(digest("other"))
-    first, second = whole[4:69], whole[69:134]
-    swapped = whole[:4] + second + first + whole[134:]
-    again = whole[:4] + first + first + whole[134:]
+    first, second = whole[4:71], whole[71:138]
+    swapped = whole[:4] + second + first + whole[138:]
+    again = whole[:4] + first + first + whole[138:]
     mixed = certificate_bytes(COMMITTEE, {**signed(), COMMITTEE[2]: other[COMMITTEE[2]]})
     fewer = b"\x00\x00\x00\x07" + whole[4:]
     more = b"\x00\x00\x00\x1f" + whole[4:] + first
-    for bad in (swapped, again, mixed, fewer, more, whole[:-1], whole + b"\x00", b"", b"\x00" * 3):
+    # Whose signature it is not has not signed; the others' stand.
+    for other, who in ((swapped, 0b1100), (again, 0b1101), (mixed, 0b1011)):
+        assert Ecdsa().signers(HASH, other, COMMITTEE) == who
+    for bad in (fewer, more, whole[:-1], whole + b"\x00", b"", b"\x00" * 3):
         with pytest.raises(ValueError, match=r"signature|certificate|member"):
-            signers_of(HASH, bad, COMMITTEE)
+            Ecdsa().signers(HASH, bad, COMMITTEE)
 
 
 def test_every_field_is_signed() -> None:

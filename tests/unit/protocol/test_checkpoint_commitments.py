@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from eth_hash.auto import keccak
-from tests.support.contracts import tagged
 from tests.support.identities import ROUND_ID
 
 from atoll.protocol.checkpoint_commitments import (
@@ -65,8 +64,11 @@ def test_a_key_is_of_its_round_and_seat_and_of_no_more_of_a_signature() -> None:
 
 def test_keys_and_salts_are_of_messages_that_name_seed_and_seat() -> None:
     seed, seat = Digest(b"s" * 32), SeatIndex(258)
-    for name, message in (("atoll.key.v1", key_message), ("atoll.salt.v1", salt_message)):
-        assert message(ROUND_ID, seed, seat) == tagged(name, ROUND_ID.round, seed, seat)
+    key, salt = key_message(ROUND_ID, seed, seat), salt_message(ROUND_ID, seed, seat)
+    assert (key.name, salt.name) == ("SecretOfWorkTags", "SecretOfCommitment")
+    assert key.fields == salt.fields
+    named = {each.name: each.value for each in key.fields}
+    assert named == {"job": ROUND_ID.job, "round": ROUND_ID.round, "seed": seed, "seat": seat}
 
 
 def test_a_mask_is_of_its_key_and_segment_and_comes_off() -> None:

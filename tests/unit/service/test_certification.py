@@ -14,23 +14,30 @@ from tests.support.manifests import make_terms
 from tests.unit.protocol.script import Script
 
 from atoll.chain.deployment import REQUIRED, Deployment
-from atoll.chain.keys import sign_hash
+from atoll.chain.keys import sign_typed
 from atoll.errors import ConfigError
 from atoll.protocol import bls
 from atoll.protocol.bls_arkworks import Arkworks
 from atoll.protocol.bls_library import InUse
-from atoll.protocol.certificates import Bls, CertificateKind, Ecdsa, signer_of
+from atoll.protocol.certificates import (
+    Bls,
+    CertificateKind,
+    Ecdsa,
+    certificate_bytes,
+    signer_of,
+)
 from atoll.protocol.obligations import committee_accounts
 from atoll.protocol.open_rounds import OpenRound
-from atoll.protocol.types import Address, Bitmap, Domain, JobId, RoundIndex
+from atoll.protocol.typed_data import TypedMessage, enrolment
+from atoll.protocol.types import Address, Bitmap, Digest, Domain, JobId, RoundIndex
 from atoll.protocol.views import JobView
 from atoll.service.duties import certification
 from atoll.service.duties.certification import (
+    enrolment_of,
     ensure_key,
     ensure_sum,
     kind_of,
     own_secret,
-    scheme_of,
     signature_bytes,
     signature_of,
     sound,
@@ -39,7 +46,8 @@ from atoll.service.effects import Effects
 
 ADDRESSES = {name: address(name) for name in (*REQUIRED, "BlsPolicy")}
 DEPLOYMENT = Deployment(31337, 0, ADDRESSES)
-HASH = digest("certificate")
+MESSAGE = TypedMessage(31337, ADDRESSES["Rounds"], "Certificate", ())
+HASH = MESSAGE.digest
 KEY = Account.from_key(bytes([7]) * 32)
 ME = Address(KEY.address)
 PLAIN = JobView.of(Domain(31337, ADDRESSES["Rounds"]), JobId(1))
@@ -56,7 +64,14 @@ class Member:
     keys: dict[Address, bytes] = field(default_factory=dict)
     sent: dict[str, Any] = field(default_factory=dict)
     sums: dict[tuple[Address, ...], bytes] = field(default_factory=dict)
+    contracts: dict[Address, bytes] = field(default_factory=dict)
     asked: int = 0
+
+    async def code_at(self, account: Address) -> bytes:
+        return b"code" if account in self.contracts else b""
+
+    async def is_signer(self, account: Address, digest: Digest, signature: bytes) -> bool:
+        return self.contracts[account] == signature
 
     async def bls_key(self, account: Address) -> bytes:
         self.asked += 1
@@ -76,11 +91,16 @@ class Member:
 
     @property
     def effects(self) -> Effects:
-        asked = {"bls_key": self.bls_key, "bls_sum": self.bls_sum}
+        asked = {
+            "bls_key": self.bls_key,
+            "bls_sum": self.bls_sum,
+            "code_at": self.code_at,
+            "is_signer": self.is_signer,
+        }
         chain = SimpleNamespace(deployment=DEPLOYMENT, **asked)
         calls = SimpleNamespace(register=lambda key, proof: (key, proof), keep=tuple)
         context = SimpleNamespace(
-            me=ME, chain=chain, queue=self, sign_hash=lambda message: sign_hash(KEY, message)
+            me=ME, chain=chain, queue=self, sign=lambda message: sign_typed(KEY, message)
         )
         return cast(Effects, SimpleNamespace(context=context, calls=calls))
 
@@ -90,7 +110,7 @@ def test_the_jobs_policy_says_which() -> None:
         CertificateKind.ECDSA,
         CertificateKind.BLS,
     )
-    assert [signature_bytes(kind) for kind in CertificateKind] == [65, 96]
+    assert [signature_bytes(kind) for kind in CertificateKind] == [1024, 96]
     for view, addresses in (
         (replace(PLAIN, policy=address("new")), ADDRESSES),
         (NEW, {name: address(name) for name in REQUIRED}),
@@ -101,9 +121,9 @@ def test_the_jobs_policy_says_which() -> None:
 
 def test_our_signature_is_of_the_kind_that_the_job_wants() -> None:
     context = Member().effects.context
-    assert signer_of(HASH, signature_of(context, OLD, HASH)) == ME
+    assert signer_of(HASH, signature_of(context, OLD, MESSAGE)) == ME
     key = bls.key_of(own_secret(context))
-    assert bls.is_signed(key, HASH, signature_of(context, NEW, HASH))
+    assert bls.is_signed(key, HASH, signature_of(context, NEW, MESSAGE))
     # From the account's key alone: another process, another disk, the same.
     assert own_secret(Member().effects.context) == own_secret(context)
 
@@ -208,7 +228,31 @@ async def test_whose_signature_does_not_stand_is_excluded() -> None:
 
 async def test_accounts_sign_with_their_own_keys() -> None:
     member = Member()
-    assert isinstance(await scheme_of(member.effects, OLD, OTHERS), Ecdsa)
-    mine = sign_hash(KEY, HASH)
-    _, kept = await sound(member.effects, OLD, HASH, {ME: mine, OTHERS[0]: mine})
+    mine = sign_typed(KEY, MESSAGE)
+    scheme, kept = await sound(member.effects, OLD, HASH, {ME: mine, OTHERS[0]: mine})
     assert kept == {ME: mine} and member.asked == 0
+    assert scheme == Ecdsa()
+
+
+async def test_contracts_are_asked_and_taken_where_keys_are_not_enough() -> None:
+    member, mine = Member(), sign_typed(KEY, MESSAGE)
+    first, second, third = OTHERS
+    member.contracts = {first: b"a Safe's", second: b"another"}
+    served = {ME: mine, first: b"a Safe's", second: b"not its own", third: b"of no contract"}
+    scheme, kept = await sound(member.effects, OLD, HASH, served)
+    assert kept == {ME: mine, first: b"a Safe's"}
+    # One key of two is not two thirds; of one it is.
+    assert scheme.signers(HASH, scheme.certificate([ME, first], kept), [ME, first]) == 0b11
+    assert scheme.certificate([ME], kept) == certificate_bytes([ME], {ME: mine})
+    assert scheme.certificate([ME, first, second], kept) == certificate_bytes([ME, first], kept)
+    with_no = certificate_bytes([ME, first, second], served)
+    assert scheme.signers(HASH, with_no, [ME, first, second]) == 0b011  # as the policy counts
+    assert scheme.signers(HASH, certificate_bytes([ME, third], served), [ME, third]) == 1
+
+
+async def test_what_we_show_to_enrol_is_of_this_slot_and_bond() -> None:
+    context = Member().effects.context
+    asked = (31337, ADDRESSES["Members"], OLD.job_id, 3)
+    message = enrolment(*asked, bond=7, account=ME)
+    assert signer_of(message.digest, enrolment_of(context, OLD, 3, 7)) == ME
+    assert enrolment_of(context, NEW, 3, 7) == b""  # its registered key shows it

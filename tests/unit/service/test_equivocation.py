@@ -15,7 +15,7 @@ from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import NotFound
 from atoll.protocol import events as ev
-from atoll.protocol.certificates import alone, certificate_bytes, signers_of
+from atoll.protocol.certificates import CertificateKind, Ecdsa, alone, certificate_bytes
 from atoll.protocol.hashing import certificate_hash
 from atoll.protocol.obligations import committee_accounts
 from atoll.protocol.types import Address, Digest, HolderId, JobId, MissedDuty, RoundIndex
@@ -89,7 +89,11 @@ class Gateways:
             return self.certificates
 
         journal = SimpleNamespace(note=self.journal.get, publish=self.journal.__setitem__)
-        chain = SimpleNamespace(certificates=certificates, deployment=DEPLOYMENT)
+
+        async def code_at(account: Address) -> bytes:
+            return b""
+
+        chain = SimpleNamespace(certificates=certificates, deployment=DEPLOYMENT, code_at=code_at)
         context = SimpleNamespace(me=ME, journal=journal, chain=chain, fetcher_of=lambda job: self)
         return cast(Effects, SimpleNamespace(context=context))
 
@@ -116,8 +120,8 @@ async def test_who_served_a_signature_of_ours_and_is_in_the_certificate_is_found
     gateways.notes[slow.lower(), "slow"] = b""
     (two,) = await compared(gateways, state.view, message)
     assert state.view.verifiers[two.holder].account == liar
-    assert signers_of(message, two.own, [liar]) == 1
-    assert signers_of(settled_round.digest, two.certified, two.together) & 1
+    assert Ecdsa().signers(message, two.own, [liar]) == 1
+    assert Ecdsa().signers(settled_round.digest, two.certified, two.together) & 1
     gateways.notes.clear()  # what was heard once is not lost with the liar's gateway
     assert len(await compared(gateways, state.view, message)) == 1
 
@@ -137,7 +141,10 @@ def test_it_is_looked_for_once_and_shown_until_it_is_penalised(
     holder = settled_round.slots[min(settled_round.slots)]
     who = state.view.verifiers[holder].account
     both = TwoSignatures(
-        holder, alone(signed(who, message)), alone(signed(who, settled_round.digest)), (who,)
+        holder,
+        alone(signed(who, message), CertificateKind.ECDSA),
+        alone(signed(who, settled_round.digest), CertificateKind.ECDSA),
+        (who,),
     )
     state = replace(state, entries=state.entries.plus(look.key, SignersCompared((both,))))
     assert wanted(state, DoCompareSigners) == []

@@ -16,7 +16,7 @@ from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of
 
-from atoll.chain.keys import sign_digest
+from atoll.chain.keys import sign_typed
 from atoll.errors import NotFound
 from atoll.job.standings import Standing, grouped, standings, standings_text
 from atoll.protocol.types import ZERO_DIGEST, Address, JobId, Role
@@ -29,8 +29,8 @@ from atoll.service.stand_statements import (
     MOST_TEXT,
     Stand,
     StandStatement,
-    digest_of,
     from_bytes,
+    message_of,
     note_name,
     stand_of,
     to_bytes,
@@ -48,7 +48,7 @@ def address_of(key: Any) -> Address:
 
 
 def signed(key: Any, said: StandStatement = SAID, job: JobId = VIEW.job_id) -> bytes:
-    return to_bytes(said, sign_digest(key, digest_of(DOMAIN, job, address_of(key), said)))
+    return to_bytes(said, sign_typed(key, message_of(DOMAIN, job, address_of(key), said)))
 
 
 def test_a_statement_is_read_as_it_was_signed() -> None:

@@ -21,7 +21,7 @@ from atoll.chain.call import Call
 from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import ProtocolError, RpcUnavailable
-from atoll.protocol.certificates import alone, signer_of, signers_of
+from atoll.protocol.certificates import CertificateKind, Ecdsa, alone, signer_of
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.types import Address, Bitmap, Digest, HolderId, SlotIndex, Verdict
 from atoll.protocol.views import JobView
@@ -68,19 +68,22 @@ class Desk:
     async def head(self, max_age: float) -> SimpleNamespace:
         return SimpleNamespace(timestamp=self.now)
 
+    async def code_at(self, account: Address) -> bytes:
+        return b""
+
     async def transact(self, view: JobView, command: SendSettle, call: Any) -> Done[Any]:
         self.sent.append((command, call))
         return Done(block=7)
 
     @property
     def effects(self) -> Effects:
-        chain = SimpleNamespace(deployment=DEPLOYMENT, head=self.head)
+        chain = SimpleNamespace(deployment=DEPLOYMENT, head=self.head, code_at=self.code_at)
         context = SimpleNamespace(
             me=ME,
             journal=self.journal,
             chain=chain,
             follower=SimpleNamespace(views={self.view.job_id: self.view}),
-            sign_hash=lambda message: signed(ME, message),
+            sign=lambda message: signed(ME, message.digest),
         )
         calls = SimpleNamespace(settle_words=lambda *said: said)
         effects = SimpleNamespace(context=context, calls=calls, transact=self.transact)
@@ -148,7 +151,7 @@ async def test_a_whole_committee_settles_at_once(desk: Desk) -> None:
     ((command, (job, votes, shown)),) = desk.sent
     assert (command, job, votes) == (settle, desk.view.job_id, running(desk).votes)
     assert (shown.verdict, list(shown.accounts)) == (VERDICT, VERIFIERS[:4])
-    assert signers_of(settle.digest, shown.certificate, VERIFIERS[:4]) == 0b1111
+    assert Ecdsa().signers(settle.digest, shown.certificate, VERIFIERS[:4]) == 0b1111
 
 
 async def test_two_thirds_wait_for_the_others_a_little_while(desk: Desk) -> None:
@@ -159,7 +162,7 @@ async def test_two_thirds_wait_for_the_others_a_little_while(desk: Desk) -> None
     desk.now += 1
     await settle.perform(desk.effects, desk.view)
     ((_, (_, _, shown)),) = desk.sent
-    assert signers_of(settle.digest, shown.certificate, VERIFIERS[:4]) == 0b0111
+    assert Ecdsa().signers(settle.digest, shown.certificate, VERIFIERS[:4]) == 0b0111
 
 
 async def test_half_of_a_committee_never_settles(desk: Desk) -> None:
@@ -187,7 +190,7 @@ async def test_the_accounts_of_a_drawn_committee_are_the_contracts_to_read(desk:
     await settle.perform(desk.effects, desk.view)
     ((_, (_, _, shown)),) = desk.sent
     assert shown.accounts == ()
-    assert signers_of(settle.digest, shown.certificate, VERIFIERS[:4]) == 0b1111
+    assert Ecdsa().signers(settle.digest, shown.certificate, VERIFIERS[:4]) == 0b1111
 
 
 async def test_what_is_settled_or_of_other_votes_by_now_is_not_sent(desk: Desk) -> None:
@@ -239,7 +242,7 @@ def test_a_late_signature_is_a_certificate_by_one(script: Script) -> None:
     call = SendSign(view.settled[0].round, HolderId(1), signature).call(CALLS, view)
     job, _, holder, certificate = arguments(call, "Rounds")
     assert (call.label, job, holder) == ("sign", view.job_id, 1)
-    assert certificate == alone(signature)
+    assert certificate == alone(signature, CertificateKind.ECDSA)
 
 
 def test_what_can_take_effect_once_is_named_by_what_it_is_about(desk: Desk) -> None:

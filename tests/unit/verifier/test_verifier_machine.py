@@ -255,7 +255,7 @@ async def test_a_lost_disk_seals_the_same_audit_report_and_opens_it(script: Scri
 
 
 async def sealing(seal: SealAuditReport, script: Script, key: bytes) -> AuditReportSealed:
-    context = SimpleNamespace(sign_hash=lambda message: digest(key + message) * 2)
+    context = SimpleNamespace(sign=lambda message: digest(key + message.digest) * 2)
     effects = cast(Effects, SimpleNamespace(context=context))
     entry = (await seal.perform(effects, script.net.view)).entry
     assert isinstance(entry, AuditReportSealed)

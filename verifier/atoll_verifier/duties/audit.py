@@ -57,7 +57,7 @@ class SealAuditReport(Work[AuditReportSealed]):
     async def perform(self, effects: Effects, view: JobView) -> Done[AuditReportSealed]:
         """The salt follows from our account's key: a lost disk loses no audit report."""
         message = salt_message(view.round_id(self.round), self.audit_seed, self.holder)
-        return Done(AuditReportSealed(self.body, key_of(effects.context.sign_hash(message))))
+        return Done(AuditReportSealed(self.body, key_of(effects.context.sign(message))))
 
 
 @dataclass(frozen=True, slots=True)

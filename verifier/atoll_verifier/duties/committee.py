@@ -15,8 +15,8 @@ from atoll.chain.call import Call
 from atoll.chain.contract_calls import Calls
 from atoll.errors import ProtocolError, RpcUnavailable
 from atoll.protocol.call_structs import Certified
-from atoll.protocol.certificates import alone, is_enough
-from atoll.protocol.hashing import certificate_hash
+from atoll.protocol.certificates import SIGNATURE_BYTES, CertificateKind, alone, is_enough
+from atoll.protocol.hashing import certificate_hash, certificate_message
 from atoll.protocol.obligations import Duty, Obligation, committee_accounts
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.settled_rounds import SettledRound
@@ -126,7 +126,9 @@ class SignVerdict(Signing[VerdictSigned]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[VerdictSigned]:
         self.claim(effects, view)
-        signature = signature_of(effects.context, view, self.digest)
+        about = (self.data_seed, self.votes, self.verdict)
+        message = certificate_message(view.round_id(self.round), *about)
+        signature = signature_of(effects.context, view, message)
         effects.context.journal.publish(note_name(view, self.round, self.digest), signature)
         return Done(VerdictSigned(self.digest, self.verdict, signature, self.at))
 
@@ -193,7 +195,10 @@ class SendSign(ContractCall):
 
     def call(self, calls: Calls, view: JobView) -> Call:
         settled_round = view.settled[self.round]
-        return calls.sign(view.job_id, settled_round.record, self.holder, alone(self.signature))
+        is_key = len(self.signature) == SIGNATURE_BYTES
+        kind = CertificateKind.ECDSA if is_key else CertificateKind.BLS
+        own = alone(self.signature, kind)
+        return calls.sign(view.job_id, settled_round.record, self.holder, own)
 
 
 # --- decisions ---

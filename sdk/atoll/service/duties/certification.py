@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -12,15 +12,24 @@ from atoll.chain.deployment import Deployment
 from atoll.errors import ConfigError
 from atoll.protocol import bls
 from atoll.protocol.bls_library import in_use
-from atoll.protocol.certificates import SIGNATURE_BYTES, Bls, CertificateKind, Ecdsa, Scheme
+from atoll.protocol.certificates import (
+    MOST_SIGNATURE_BYTES,
+    Bls,
+    CertificateKind,
+    Ecdsa,
+    Scheme,
+    signer_of,
+)
 from atoll.protocol.checkpoint_commitments import key_of
 from atoll.protocol.hashing import keccak256
 from atoll.protocol.obligations import committee_accounts
 from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.typed_data import TypedMessage, enrolment
 from atoll.protocol.types import Address, Digest
 from atoll.protocol.views import JobView
 
 if TYPE_CHECKING:
+    from atoll.chain.contracts import AtollChain
     from atoll.service.context import Context
     from atoll.service.effects import Effects
 
@@ -45,15 +54,24 @@ def kind_of(view: JobView, deployment: Deployment) -> CertificateKind:
 
 
 def signature_bytes(kind: CertificateKind) -> int:
-    """Of a signature as gateways serve it."""
-    return bls.SIGNATURE_BYTES if kind is CertificateKind.BLS else SIGNATURE_BYTES
+    """Of a signature as gateways serve it, at most."""
+    return bls.SIGNATURE_BYTES if kind is CertificateKind.BLS else MOST_SIGNATURE_BYTES
 
 
-def signature_of(context: Context, view: JobView, digest: Digest) -> bytes:
-    """Our own signature of a certificate's digest, as gateways serve it."""
+def signature_of(context: Context, view: JobView, message: TypedMessage) -> bytes:
+    """Our own signature of a certificate, as gateways serve it."""
     if kind_of(view, context.chain.deployment) is CertificateKind.ECDSA:
-        return context.sign_hash(digest)
-    return bls.sign(own_secret(context), digest)
+        return context.sign(message)
+    return bls.sign(own_secret(context), message.digest)
+
+
+def enrolment_of(context: Context, view: JobView, slot: int, bond: int) -> bytes:
+    """What shows that we can sign the job's certificates; nothing where a registered key does."""
+    deployment = context.chain.deployment
+    if kind_of(view, deployment) is not CertificateKind.ECDSA:
+        return b""
+    where = (deployment.chain_id, deployment.addresses["Members"], view.job_id, slot)
+    return context.sign(enrolment(*where, bond=bond, account=context.me))
 
 
 def own_secret(context: Context) -> int:
@@ -61,25 +79,41 @@ def own_secret(context: Context) -> int:
     deployment = context.chain.deployment
     registry = deployment.addresses[REGISTRY]
     message = bls.secret_message(deployment.chain_id, registry, context.me)
-    return bls.secret_of(key_of(context.sign_hash(message)))
+    return bls.secret_of(key_of(context.sign(message)))
 
 
-async def scheme_of(effects: Effects, view: JobView, members: Iterable[Address]) -> Scheme:
-    """What checks these members' signatures, with the keys that they have now."""
+async def scheme_of(
+    effects: Effects, view: JobView, digest: Digest, signed: Mapping[Address, bytes]
+) -> Scheme:
+    """What checks these members' signatures: with the keys that they have, and what those that are
+    contracts answer, now.
+    """
     chain = effects.context.chain
     if kind_of(view, chain.deployment) is CertificateKind.ECDSA:
-        return Ecdsa()
+        others = {who: each for who, each in signed.items() if signer_of(digest, each) != who}
+        asked = (_answered(chain, who, digest, each) for who, each in others.items())
+        answers = zip(others, await asyncio.gather(*asked), strict=True)
+        return Ecdsa({who: answer for who, answer in answers if answer is not None})
     await asyncio.to_thread(in_use)  # tried once a process, for seconds
-    asked = list(members)
-    keys = await asyncio.gather(*(chain.bls_key(member) for member in asked))
-    return Bls(dict(zip(asked, keys, strict=True)))
+    keys = await asyncio.gather(*(chain.bls_key(member) for member in signed))
+    return Bls(dict(zip(signed, keys, strict=True)))
+
+
+async def _answered(
+    chain: AtollChain, member: Address, digest: Digest, signature: bytes
+) -> frozenset[tuple[Digest, bytes]] | None:
+    """The signature, if the member takes it for its own; None where it is no contract."""
+    if not await chain.code_at(member):
+        return None
+    is_its = await chain.is_signer(member, digest, signature)
+    return frozenset([(digest, signature)] if is_its else [])
 
 
 async def sound(
     effects: Effects, view: JobView, digest: Digest, signed: Mapping[Address, bytes]
 ) -> tuple[Scheme, dict[Address, bytes]]:
     """The signatures that stand under the members' keys of now; whose does not is left out."""
-    scheme = await scheme_of(effects, view, signed)
+    scheme = await scheme_of(effects, view, digest, signed)
     kept = {
         who: signature for who, signature in signed.items() if scheme.is_of(who, digest, signature)
     }

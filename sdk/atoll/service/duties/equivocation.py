@@ -17,7 +17,7 @@ from atoll.chain.call import Call
 from atoll.chain.contract_calls import Calls
 from atoll.errors import NotFound
 from atoll.protocol.call_structs import Certified
-from atoll.protocol.certificates import alone
+from atoll.protocol.certificates import CertificateKind, alone, is_enough, parts_of
 from atoll.protocol.hashing import certificate_hash
 from atoll.protocol.obligations import committee_accounts
 from atoll.protocol.settled_rounds import SettledRound
@@ -90,6 +90,7 @@ class DoCompareSigners(Work[SignersCompared]):
         settled_round = view.settled[self.round]
         committee = tuple(committee_accounts(view, settled_round))
         certificate, signers = await _of_settlement(effects, view, settled_round)
+        kind = kind_of(view, effects.context.chain.deployment)
         equivocators: list[TwoSignatures] = []
         for slot in map(SlotIndex, bits(settled_round.signers)):
             holder = settled_round.slots[slot]
@@ -102,9 +103,9 @@ class DoCompareSigners(Work[SignersCompared]):
                 other = await heard(effects, view, settled_round.digest, who, settled_round.round)
                 if other is None:
                     continue
-                shown, together = alone(other), (who,)
+                shown, together = alone(other, kind), (who,)
             log.warning("equivocated", job=view.job_id, round=settled_round.round, account=who)
-            equivocators.append(TwoSignatures(holder, alone(mine), shown, together))
+            equivocators.append(TwoSignatures(holder, alone(mine, kind), shown, together))
         return Done(SignersCompared(tuple(equivocators)))
 
 
@@ -150,7 +151,7 @@ async def heard(
         note = await fetcher.note(gateway, name, size)
         if note is None:
             return None
-        scheme = await scheme_of(effects, view, [member])
+        scheme = await scheme_of(effects, view, digest, {member: note})
         if scheme.is_of(member, digest, note):
             journal.publish(f"{name}/{member}", note)
             return note
@@ -165,13 +166,17 @@ async def _of_settlement(
     Nobody, where another contract called on somebody's behalf.
     """
     committee = committee_accounts(view, settled_round)
-    scheme = await scheme_of(effects, view, committee)
+    kind = kind_of(view, effects.context.chain.deployment)
     for certificate in await effects.context.chain.certificates(
         settled_round.block.number, view.job_id
     ):
         with suppress(ValueError):  # another call of the same name, which was refused
+            parts = parts_of(certificate) if kind is CertificateKind.ECDSA else {}
+            shown = {who: parts.get(i, b"") for i, who in enumerate(committee)}
+            scheme = await scheme_of(effects, view, settled_round.digest, shown)
             signed = scheme.signers(settled_round.digest, certificate, committee)
-            return certificate, accounts_in(committee, signed)
+            if is_enough(signed.bit_count(), len(committee)):
+                return certificate, accounts_in(committee, signed)
     return b"", set()
 
 

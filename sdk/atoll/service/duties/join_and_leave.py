@@ -24,8 +24,8 @@ from atoll.protocol.types import (
     SlotIndex,
 )
 from atoll.protocol.views import JobView
-from atoll.service.commands import ContractCall
-from atoll.service.duties.certification import ensure_key
+from atoll.service.commands import ContractCall, Transaction
+from atoll.service.duties.certification import enrolment_of, ensure_key
 from atoll.service.duties.material import has_material
 from atoll.service.entries import Done
 from atoll.service.machine import Decision, State
@@ -50,10 +50,11 @@ class SendAnnounce(ContractCall):
 
 
 @dataclass(frozen=True, slots=True)
-class SendJoin(ContractCall):
+class SendJoin(Transaction[Never]):
     """Deposit what the bond (wei) lacks, then take a seat, or a slot in the pool.
 
-    A verifier's key for certificates is registered first: it stays while a bond is locked.
+    A verifier shows that it can sign certificates: by its account's key, or by one that it
+    registers first, for ever.
 
     Attributes:
         index: of the seat or the slot; `round` the one that runs or opens next.
@@ -65,11 +66,6 @@ class SendJoin(ContractCall):
     round: RoundIndex
     bond: int
 
-    def call(self, calls: Calls, view: JobView) -> Call:
-        if self.role is Role.PROVIDER:
-            return calls.join(view.job_id, SeatIndex(self.index))
-        return calls.enrol(view.job_id, SlotIndex(self.index), self.bond)
-
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
         async with effects.staking:
             check_jobs(effects.context.config.policy, _other_jobs(effects, view))
@@ -78,9 +74,15 @@ class SendJoin(ContractCall):
             await _ensure_stake(effects, view, self)
             if self.role is Role.VERIFIER:
                 await ensure_key(effects, view)
-            sent = await ContractCall.perform(self, effects, view)
+            sent = await effects.transact(view, self, self._call(effects, view))
             effects.joined[view.job_id] = sent.block
             return sent
+
+    def _call(self, effects: Effects, view: JobView) -> Call:
+        if self.role is Role.PROVIDER:
+            return effects.calls.join(view.job_id, SeatIndex(self.index))
+        signature = enrolment_of(effects.context, view, self.index, self.bond)
+        return effects.calls.enrol(view.job_id, SlotIndex(self.index), self.bond, signature)
 
 
 @dataclass(frozen=True, slots=True)
