@@ -8,8 +8,8 @@ import {IAttestationPolicy} from "./interfaces/IAttestationPolicy.sol";
 /// takes for its own (ERC-1271).
 /// @dev OpenZeppelin's SignatureChecker needs an opcode that Shanghai lacks (MCOPY), and leaves a contract all gas.
 /// The key is tried first: an account that has one signs with it, whatever code it was given later (EIP-7702). A
-/// contract may answer today what it does not tomorrow, so its no takes away its own signature alone: a certificate in
-/// which enough others have signed stands.
+/// contract may answer today what it does not tomorrow, and its code may be gone by then. So what is no signature is left
+/// out, and a certificate in which enough others have signed stands.
 contract EcdsaPolicy is IAttestationPolicy {
     /// What a contract has to answer in. Who settles pays no more for one that eats it.
     uint256 public constant ANSWER_GAS = 100_000;
@@ -22,7 +22,6 @@ contract EcdsaPolicy is IAttestationPolicy {
 
     error WrongLength(uint256 given, uint256 needed);
     error NotInCommittee(uint256 signers, uint256 members);
-    error WrongSignature(uint256 member, address recovered, address wanted);
     error TooLittleGas(uint256 left, uint256 needed);
 
     /// @inheritdoc IAttestationPolicy
@@ -36,20 +35,21 @@ contract EcdsaPolicy is IAttestationPolicy {
         signers = uint32(bytes4(certificate[:MAP_BYTES]));
         if (signers >> committee.length != 0) revert NotInCommittee(signers, committee.length);
         uint256 offset = MAP_BYTES;
-        for (uint256 i = 0; signers >> i != 0; i++) {
-            if ((signers >> i) & 1 == 0) continue;
-            uint256 from = offset + LENGTH_BYTES;
-            uint256 length;
-            assembly ("memory-safe") {
-                length := shr(240, calldataload(add(certificate.offset, offset)))
+        unchecked {
+            for (uint256 i = 0; signers >> i != 0; i++) {
+                if ((signers >> i) & 1 == 0) continue;
+                uint256 from = offset + LENGTH_BYTES;
+                uint256 length;
+                assembly ("memory-safe") {
+                    length := shr(240, calldataload(add(certificate.offset, offset)))
+                }
+                offset = from + length;
+                address recovered = _recover(digest, certificate, from, length);
+                bool isIts = recovered != address(0) && recovered == committee[i];
+                if (isIts) continue;
+                if (offset > certificate.length) revert WrongLength(certificate.length, offset);
+                if (!_isAnswered(committee[i], digest, certificate[from:offset])) signers ^= 1 << i;
             }
-            offset = from + length;
-            address recovered = _recover(digest, certificate, from, length);
-            bool isIts = recovered != address(0) && recovered == committee[i];
-            if (isIts) continue;
-            if (offset > certificate.length) revert WrongLength(certificate.length, offset);
-            if (committee[i].code.length == 0) revert WrongSignature(i, recovered, committee[i]);
-            if (!_isAnswered(committee[i], digest, certificate[from:offset])) signers ^= 1 << i;
         }
         if (certificate.length != offset) revert WrongLength(certificate.length, offset);
     }
@@ -58,7 +58,7 @@ contract EcdsaPolicy is IAttestationPolicy {
     function isSigner(address account, bytes32 digest, bytes calldata signature) external view returns (bool) {
         address recovered = _recover(digest, signature, 0, signature.length);
         if (recovered != address(0) && recovered == account) return true;
-        return account.code.length != 0 && _isAnswered(account, digest, signature);
+        return _isAnswered(account, digest, signature);
     }
 
     /// @return recovered the zero address where s is not low, or nothing can be recovered
@@ -89,6 +89,7 @@ contract EcdsaPolicy is IAttestationPolicy {
     /// @dev Whoever settles cannot have a member left out by sending less gas than its answer may take, and an estimate
     /// of gas does not find that by itself.
     function _isAnswered(address account, bytes32 digest, bytes calldata signature) private view returns (bool isYes) {
+        if (account.code.length == 0) return false;
         bytes memory question = abi.encodeCall(IERC1271.isValidSignature, (digest, signature));
         (bytes4 yes, uint256 limit) = (IERC1271.isValidSignature.selector, ANSWER_GAS);
         if (gasleft() < LEAST_GAS) revert TooLittleGas(gasleft(), LEAST_GAS);

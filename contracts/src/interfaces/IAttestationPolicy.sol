@@ -3,8 +3,8 @@ pragma solidity 0.8.37;
 
 /// @title How a committee's certificate shows who of it signed.
 interface IAttestationPolicy {
-    /// @notice Reverts unless the certificate is exactly one signature of `digest` by each member
-    /// that it names. A member that is a contract, and says no, is left out of what is returned.
+    /// @notice Who of the members that the certificate names has signed `digest`. Reverts on what is
+    /// no certificate; one that is a sum is of all whom it names, or none.
     /// @param roundId hash of chain, contract, job and round; `digest` binds it already
     /// @param committee at most 32 accounts
     /// @return signers bit i: the committee's member i

@@ -251,6 +251,16 @@ contract ContractMembersTest is Network {
         }
     }
 
+    /// Code can be gone: of an account that takes a delegation back (EIP-7702), or, before Cancun, of any contract.
+    function test_whoseCodeIsGoneStopsNothing() public allHome {
+        (uint256 jobId, Moody[] memory moody) = _started(4, 1);
+        toVotes(jobId);
+        nextBlock();
+        vm.etch(address(moody[0]), "");
+        _gasOf(jobId, 31);
+        same(_signed(jobId, 0), 15, "settled by the others");
+    }
+
     /// @return gas of a settlement in which these sign
     function _gasOf(uint256 jobId, uint256 ranks) private returns (uint256 gas) {
         bytes memory call = _settlement(jobId, ranks);
@@ -410,7 +420,7 @@ contract ContractMembersTest is Network {
         nextBlock();
         uint256 id = block.chainid;
         vm.chainId(4_711);
-        vm.expectPartialRevert(EcdsaPolicy.WrongSignature.selector);
+        vm.expectPartialRevert(RoundsSettlement.TooFewSigners.selector);
         _send(call);
         vm.chainId(id);
         _send(call);

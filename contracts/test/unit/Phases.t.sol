@@ -520,13 +520,13 @@ contract PhasesTest is Network {
         noteRecord(jobId, v);
         bytes memory one = signatureOf(verifierKey(0), digest);
         bytes memory two = signatureOf(verifierKey(1), digest);
-        refuses(v, bytes.concat(bytes4(uint32(3)), one, one), EcdsaPolicy.WrongSignature.selector);
-        refuses(v, bytes.concat(bytes4(uint32(3)), two, one), EcdsaPolicy.WrongSignature.selector);
+        refuses(v, bytes.concat(bytes4(uint32(3)), one, one), RoundsSettlement.TooFewSigners.selector);
+        refuses(v, bytes.concat(bytes4(uint32(3)), two, one), RoundsSettlement.TooFewSigners.selector);
         refuses(v, bytes.concat(bytes4(uint32(3)), one, two, hex"00"), EcdsaPolicy.WrongLength.selector);
         refuses(v, bytes.concat(bytes4(uint32(9)), one, two), EcdsaPolicy.NotInCommittee.selector);
         refuses(v, bytes.concat(bytes4(uint32(1)), one), RoundsSettlement.TooFewSigners.selector);
         bytes memory stranger = signatureOf(0xbad, digest);
-        refuses(v, bytes.concat(bytes4(uint32(3)), one, stranger), EcdsaPolicy.WrongSignature.selector);
+        refuses(v, bytes.concat(bytes4(uint32(3)), one, stranger), RoundsSettlement.TooFewSigners.selector);
         rounds.settle(jobId, hex"000102", said[jobId][0].has, bare(v, bytes.concat(bytes4(uint32(3)), one, two)));
     }
 
@@ -539,7 +539,7 @@ contract PhasesTest is Network {
         bytes memory high =
             abi.encodePacked(uint16(65), r, bytes32(order - uint256(s)), parity == 27 ? uint8(28) : uint8(27));
         bytes memory two = signatureOf(verifierKey(1), digest);
-        refuses(v, bytes.concat(bytes4(uint32(3)), high, two), EcdsaPolicy.WrongSignature.selector);
+        refuses(v, bytes.concat(bytes4(uint32(3)), high, two), RoundsSettlement.TooFewSigners.selector);
     }
 
     function refuses(Verdict memory v, bytes memory certificate_, bytes4 why) internal {
