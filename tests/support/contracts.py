@@ -18,7 +18,6 @@ from tests.support.identities import DOMAIN, JOB, address, cid, digest
 
 from atoll.protocol import events as ev
 from atoll.protocol.types import (
-    SINK,
     Address,
     Bitmap,
     BlockRef,
@@ -130,7 +129,6 @@ class Past:
     in_time: set[int] = field(default_factory=set)
     struck: set[int] = field(default_factory=set)
     contests: dict[tuple[int, int], bool | None] = field(default_factory=dict)
-    accusers: dict[tuple[int, int], Address] = field(default_factory=dict)
     votes: dict[int, int] = field(default_factory=dict)
     late: dict[int, int] = field(default_factory=dict)
     leaked: set[int] = field(default_factory=set)
@@ -166,7 +164,6 @@ class Contracts:
         self.seated, self.waited, self.committee = set[int](), set[int](), set[int]()
         self.settled: list[Past] = []
         self.funded, self.claimed, self.refunded, self.burnt, self.burnt_to = funded, 0, 0, 0, 0
-        self.lost_credits = 0  # halves of lost pay that whoever showed a key gets: not burnt
         params = Params(PENALTY_BPS, WINNER_BPS, 1, 1, 1, 80, 80)
         spec = (digest("spec"), cid("spec"), digest("terms"), self.terms, params)
         self.emit(ev.JobCreated(self.job, address("submitter"), *spec, address("policy"), funded))
@@ -906,7 +903,7 @@ class Contracts:
         self.emit(ev.KeyShown(self.job, account, RoundIndex(round), key))
 
     def leak(self, round: int, seat: int, key: Digest, by: Address) -> None:
-        """Half of the pay is who shows it's, the rest is burnt later."""
+        """The pay is burnt later, and nobody's gain."""
         settled_round = self.settled[round]
         need(self.now < settled_round.ends["audit"] and seat in settled_round.pay, "no")
         need(any(key) and hashed(key) == settled_round.reveals[seat].key_hash, "another key")
@@ -915,11 +912,8 @@ class Contracts:
         settled_round.shown_at[seat] = self.now
         settled_round.leaked.add(seat)
         settled_round.pay.discard(seat)
-        self.lost_credits += self._half(settled_round, seat)
         self.emit(ev.Leaked(self.job, by, SeatIndex(seat), RoundIndex(round), key))
         self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(settled_round.pay)))
-        settled_round.contests[0, seat] = None
-        settled_round.accusers[0, seat] = by
 
     def late_vote(self, round: int, id: int, has: int) -> None:
         settled_round, m = self.settled[round], self.member(Role.VERIFIER, id)
@@ -1048,7 +1042,6 @@ class Contracts:
         account = self.member(Role.VERIFIER, id).account
         need(said and said[0][3:] != self.told(round, seat, account), "it is right")
         settled_round.contests[id, seat] = None
-        settled_round.accusers[id, seat] = by
         where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
         self.emit(ev.Contested(self.job, by, *where))
 
@@ -1063,24 +1056,11 @@ class Contracts:
         settled_round.contests[id, seat] = wrong
         where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
         self.emit(ev.ContestSettled(self.job, *where, wrong))
-        if not id:
-            winner = settled_round.accusers[0, seat] if wrong else SINK
-            self._credit(winner, self._half(settled_round, seat))
-            return
-        m, fee = self.member(Role.VERIFIER, id), self.terms.duty_fee
+        m = self.member(Role.VERIFIER, id)
         if not wrong:
-            self._credit(m.account, fee)
-            return
-        if (round, MissedDuty.DIGEST) in m.penalties:
-            return
-        first = ceil(Fraction(self.terms.verifier_bond * PENALTY_BPS, 10_000))
-        self._credit(settled_round.accusers[id, seat], min(fee, first) // 2)
-        self._missed(m, round, MissedDuty.DIGEST)
-
-    def _half(self, settled_round: Past, seat: int) -> int:
-        """Of a seat's pay, which a leak keeps from being burnt."""
-        price = self.terms.segment_steps * self.terms.tokens_per_step * self.terms.price_per_token
-        return settled_round.done[seat] * price // 2
+            self._credit(m.account, self.terms.duty_fee)
+        elif (round, MissedDuty.DIGEST) not in m.penalties:
+            self._missed(m, round, MissedDuty.DIGEST)
 
     def _credit(self, account: Address, amount: int) -> None:
         self.credits[account] = self.credits.get(account, 0) + amount
@@ -1135,9 +1115,6 @@ class Contracts:
             for s in settled_round.done
             if s not in settled_round.pay | settled_round.unearned
         )
-        credited = min(self.lost_credits, amount)
-        self.lost_credits -= credited
-        amount -= credited
         self.burnt_to = to
         self.burnt += amount
         self.emit(ev.Burnt(self.job, RoundIndex(to), amount))
