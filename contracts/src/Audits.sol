@@ -22,7 +22,8 @@ import "./types/Types.sol";
 contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
     using Bits for uint256;
 
-    /// A member's accusation of another fee: it waits until the seat's round is FINAL.
+    /// An accusation of another's fee: it waits until the seat's round is FINAL. Nobody earns by it,
+    /// since whoever sees a report first can send it first.
     struct Contest {
         address by;
         uint16 seat;
@@ -47,10 +48,6 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
     uint256 private constant OPENED = 1 << 47; // then whether it is opened;
     uint256 private constant MISSED = 1 << 46; // whether a wrong digest of it was a missed duty;
     uint256 private constant REST = (1 << 46) - 1; // then how many duties earn, or when it was sealed or shown
-    uint256 private constant BPS = 10_000;
-    uint32 private constant LEAK = 0; // for a member's id, where what waits is the half of a key that was told
-
-    address private constant BURN = address(0xdead);
 
     IRounds public immutable rounds;
     IMembersHooks public immutable members;
@@ -219,8 +216,6 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
         bytes memory topics = abi.encode(Leaked.selector, s.jobId, msg.sender, s.seat);
         _logAfter(s.jobId, after_, topics, abi.encode(s.round, key_));
         IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
-        _contests[_dutyOf(s.jobId, s.round, LEAK, s.seat)] = Contest(msg.sender, s.seat, false);
-        IJobsHooks(address(jobs)).keepSegments(s.jobId, Reveals.segments(s.reveal));
     }
 
     /// @inheritdoc IAudits
@@ -275,28 +270,12 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
         c.isSettled = true;
         bool isLost = holder.isSlashed && members.lostFrom(jobId, Role.PROVIDER, seatId) <= round;
         _log(jobId, abi.encode(ContestSettled.selector, jobId, id, c.seat), abi.encode(round, !isLost));
-        if (id == LEAK) return _settleLeak(jobId, round, c.seat, isLost ? BURN : c.by);
         if (isLost) return _creditFee(jobId, id);
         address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
         uint256 stored = uint256(auditReportOf[jobId][round][auditor]);
         if (stored & MISSED != 0) return;
         auditReportOf[jobId][round][auditor] = bytes32(stored | MISSED);
-        IJobsHooks(address(jobs)).credit(jobId, c.by, _rewardOf(jobId));
         members.penalise(jobId, Role.VERIFIER, id, round, MissedDuty.DIGEST);
-    }
-
-    /// @dev Not before: a seat that told its own second account would save half of what its slash
-    /// takes.
-    function _settleLeak(uint256 jobId, uint32 round, uint16 seat, address account) private {
-        IJobsHooks(address(jobs)).creditSegments(jobId, account, rounds.segmentsOf(jobId, round, seat));
-    }
-
-    /// @return wei for the first wrong digest of a round: below the least that it costs, so that
-    /// nobody guesses and shows it himself
-    function _rewardOf(uint256 jobId) private view returns (uint256) {
-        Terms memory t = jobs.termsOf(jobId);
-        uint256 penaltyUp = (uint256(t.verifierBond) * jobs.paramsOf(jobId).penaltyBps + BPS - 1) / BPS;
-        return (penaltyUp < t.dutyFee ? penaltyUp : t.dutyFee) / 2;
     }
 
     function _requireContestable(Shown calldata s) private view {

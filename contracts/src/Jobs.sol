@@ -35,7 +35,6 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         uint128 funded;
         uint128 refunded;
         uint128 burnt;
-        uint128 lostCredits; // of lost pay, what is kept for who showed a key, and is not counted as burnt
     }
 
     uint256 public constant MAX_CID_BYTES = 128;
@@ -175,10 +174,9 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         uint32 from = job.burntTo;
         if (from >= to) revert NoSuchRounds(from, to, type(uint32).max);
         uint256 lost = IRoundsHooks(rounds).segmentsUnpaid(jobId, from, to) * _jobs[jobId].segmentPay;
-        uint256 credited = job.lostCredits < lost ? job.lostCredits : lost;
-        (job.burntTo, job.lostCredits) = (to, job.lostCredits - uint128(credited));
-        _burn(job, lost - credited);
-        _log(jobId, abi.encode(Burnt.selector, jobId), abi.encode(to, lost - credited));
+        job.burntTo = to;
+        _burn(job, lost);
+        _log(jobId, abi.encode(Burnt.selector, jobId), abi.encode(to, lost));
     }
 
     /// @inheritdoc IJobs
@@ -201,20 +199,6 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     /// @inheritdoc IJobsHooks
     function credit(uint256 jobId, address account, uint256 amount) external {
         if (msg.sender != audits) revert NotAllowed(msg.sender);
-        creditOf[jobId][account] += amount;
-        _log(jobId, abi.encode(Credited.selector, jobId, account), abi.encode(amount));
-    }
-
-    /// @inheritdoc IJobsHooks
-    function keepSegments(uint256 jobId, uint256 segments) external {
-        if (msg.sender != audits) revert NotAllowed(msg.sender);
-        _jobs[jobId].lostCredits += uint128(segments * _jobs[jobId].segmentPay / 2);
-    }
-
-    /// @inheritdoc IJobsHooks
-    function creditSegments(uint256 jobId, address account, uint256 segments) external {
-        if (msg.sender != audits) revert NotAllowed(msg.sender);
-        uint256 amount = segments * _jobs[jobId].segmentPay / 2;
         creditOf[jobId][account] += amount;
         _log(jobId, abi.encode(Credited.selector, jobId, account), abi.encode(amount));
     }

@@ -82,7 +82,7 @@ contract LateVotes is ILateVotes, EventLog {
         bytes32 first = _signed(jobId, round, m.account, seed, votes, shown[0]);
         bytes32 second = _signed(jobId, round, m.account, seed, votes, shown[1]);
         if (first == second) revert NoContradiction(id);
-        members.slashEquivocated(jobId, id, round, msg.sender);
+        members.slashEquivocated(jobId, id, round);
     }
 
     /// @return votes the accumulator that they give

@@ -233,14 +233,14 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
     function slashDropped(uint256 jobId, uint32 id, uint32 round, uint16 seat) external {
         if (msg.sender != audits) revert NotAllowed(msg.sender);
         bytes32 fault = Hashing.fault(address(this), jobId, Role.VERIFIER, id, round, MissedDuty.DROPPED, seat);
-        _slashVerifier(jobId, id, round, MissedDuty.DROPPED, fault, HALF_BPS, address(0));
+        _slashVerifier(jobId, id, round, MissedDuty.DROPPED, fault, HALF_BPS);
     }
 
     /// @inheritdoc IMembersHooks
-    function slashEquivocated(uint256 jobId, uint32 id, uint32 round, address winner) external {
+    function slashEquivocated(uint256 jobId, uint32 id, uint32 round) external {
         if (msg.sender != lateVotes) revert NotAllowed(msg.sender);
         bytes32 fault = Hashing.fault(address(this), jobId, Role.VERIFIER, id, round, MissedDuty.EQUIVOCATED, 0);
-        _slashVerifier(jobId, id, round, MissedDuty.EQUIVOCATED, fault, BPS, winner);
+        _slashVerifier(jobId, id, round, MissedDuty.EQUIVOCATED, fault, BPS);
     }
 
     /// @inheritdoc IMembersHooks
@@ -454,19 +454,11 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
     }
 
     /// @param bps of what is left of a member's bond
-    /// @param winner of half of it; the rest, or all where it is zero, is burnt
-    function _slashVerifier(
-        uint256 jobId,
-        uint32 id,
-        uint32 round,
-        MissedDuty kind,
-        bytes32 fault,
-        uint256 bps,
-        address winner
-    ) private {
+    function _slashVerifier(uint256 jobId, uint32 id, uint32 round, MissedDuty kind, bytes32 fault, uint256 bps)
+        private
+    {
         uint256 amount = bondOf(jobId, Role.VERIFIER, id) * bps / BPS;
         Slash memory order = _orderOf(jobId, Role.VERIFIER, id, fault, amount);
-        if (winner != address(0)) (order.beneficiary, order.beneficiaryBps) = (winner, HALF_BPS);
         _log(
             jobId,
             abi.encode(Missed.selector, jobId, order.account, id),

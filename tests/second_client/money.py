@@ -110,12 +110,6 @@ def _earlier(missed: Sequence[int], round: int) -> int:
     return sum(missed.count(back) for back in range(round - 8, round))
 
 
-def contest_reward(terms: Terms, penalty_bps: int) -> int:
-    """Of who shows the first wrong word of an auditor."""
-    first = -(-terms["verifier_bond"] * penalty_bps // 10_000)
-    return int(min(terms["duty_fee"], first) // 2)
-
-
 def audit_clock(
     terms: Terms, settled: int, record: Mapping[str, int], last: bool
 ) -> dict[str, int]:

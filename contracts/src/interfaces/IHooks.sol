@@ -76,9 +76,8 @@ interface IMembersHooks {
     /// @notice Only audits: an accusation of a seat that was not played takes half of what is left
     /// of the member's bond.
     function slashDropped(uint256 jobId, uint32 id, uint32 round, uint16 seat) external;
-    /// @notice Only late votes: two certificates of one round take a member's whole bond, half of
-    /// it for `winner`.
-    function slashEquivocated(uint256 jobId, uint32 id, uint32 round, address winner) external;
+    /// @notice Only late votes: two certificates of one round take a member's whole bond, burnt.
+    function slashEquivocated(uint256 jobId, uint32 id, uint32 round) external;
     /// @notice Only claims, once a holder: a lost game. What can still be done is done.
     function slash(uint256 jobId, Role role, uint32 id, uint32 lowestRound, address winner) external;
 }
@@ -91,11 +90,6 @@ interface IAuditsHooks {
 
 /// @title What audits ask of the escrow.
 interface IJobsHooks {
-    /// @notice Credits an account with parts of a fee or of a seat's pay.
+    /// @notice Credits an account with a fee.
     function credit(uint256 jobId, address account, uint256 amount) external;
-    /// @notice Half of a seat's segments is not burnt with the rest of what is lost, until it is
-    /// credited.
-    function keepSegments(uint256 jobId, uint256 segments) external;
-    /// @notice That half, to whoever showed the seat's key, or to the sink.
-    function creditSegments(uint256 jobId, address account, uint256 segments) external;
 }

@@ -197,7 +197,7 @@ contract HalfRoundsTest is Network {
         same(lost, 0, "and nothing is left");
     }
 
-    /// Whoever was told a key takes half of a pay that stands, and there is none.
+    /// Whoever shows a key that it was told takes a pay that stands, and there is none.
     function test_aToldKeyOfWhoEarnedNothingTakesNothing() public allHome onlyTheGuiltyPay {
         blame(provider(0));
         uint256 jobId = start(termsWith(0), 4, 3);

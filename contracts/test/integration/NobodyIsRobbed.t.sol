@@ -5,6 +5,7 @@ import {Audits} from "../../src/Audits.sol";
 import {Members} from "../../src/Members.sol";
 import {Stakes} from "../../src/Stakes.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
+import {Shown} from "../../src/libraries/Reveals.sol";
 import "../../src/types/Types.sol";
 import {BlacklistToken, SixDecimalsToken} from "../support/HostileTokens.sol";
 import {Network} from "../support/Network.sol";
@@ -187,6 +188,27 @@ contract NobodyIsRobbedTest is Network {
         _standsStill(jobId, 100);
         inPhase(jobId, Phase.MERGE);
         same(rounds.state(jobId).owing, 14, "the others miss");
+    }
+
+    /// Who sees a report copies it, and sends it first; a culprit's second account needs not even see
+    /// it. So neither has anything of it, nor has who found it: that costs gas, as other reports do.
+    function test_aReportIsNobodysGain() public allHome {
+        uint256 jobId = start();
+        uint32 round = play(jobId);
+        Shown memory s = shownFor(jobId, round, 0);
+        bytes32 key = keyOf(jobId, round, 0);
+        address friend = address(0xF1E7D);
+        vm.prank(friend);
+        audits.leak(s, key);
+        vm.prank(OUTSIDER);
+        vm.expectPartialRevert(Audits.NotPaid.selector);
+        audits.leak(s, key);
+        vm.warp(rounds.timesOf(jobId, round).windowEnd);
+        vm.expectPartialRevert(Audits.NotContested.selector);
+        audits.settleContest(jobId, round, 0, s.id);
+        jobs.burn(jobId, round + 1);
+        same(jobs.escrowOf(jobId).burnt, 8 * segmentPay(), "the seat's whole pay is burnt");
+        same(jobs.creditOf(jobId, friend) + jobs.creditOf(jobId, OUTSIDER), 0, "nothing of it for either");
     }
 
     /// A submitter that the token refuses names another payee, before its refund or after it.

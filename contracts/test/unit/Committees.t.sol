@@ -167,7 +167,7 @@ contract CommitteesTest is Network {
         address[] memory before = own();
         toVotes(jobId);
         vm.prank(address(lateVotes));
-        members.slashEquivocated(jobId, 1, 0, OUTSIDER); // while MERGE runs
+        members.slashEquivocated(jobId, 1, 0); // while MERGE runs
         nextBlock();
         settle(jobId);
         same(rounds.state(jobId).committee, 6, "without the slot");

@@ -61,7 +61,7 @@ class Calls(RoundCalls, AccountCalls):
         return self.settle_late(job, bytes(votes), list(votes.values()))
 
     def show_key(self, job: JobId, round_: RoundIndex, key: Digest, stake: int = 0) -> Call:
-        """`key`. Warning: before the end of AUDIT anyone can take half of the pay with it.
+        """`key`. Warning: before the end of AUDIT anyone can burn the pay with it.
 
         Args:
             stake: the bond, which is slashed without the key; wei.
@@ -99,7 +99,7 @@ class SettledCalls:
         )
 
     def leak(self, seat: SeatIndex, key: Digest) -> Call:
-        """Shows a key that somebody told, for half of the seat's pay."""
+        """Shows a key that somebody told, which burns the seat's pay."""
         return self._calls.leak(shown(self._settled, seat), key)
 
     def contest(self, seat: SeatIndex, id: HolderId) -> Call:

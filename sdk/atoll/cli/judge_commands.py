@@ -61,7 +61,7 @@ def watch(
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(help="A seat's key that you were told, in hex: half of that seat's pay."),
+        typer.Option(help="A seat's key that you were told, in hex: it takes that seat's pay."),
     ] = None,
     job: OnlyJobs = None,
     config: Annotated[Path, typer.Option("--config", help="What `atoll judge init` wrote.")] = (

@@ -19,7 +19,6 @@ from atoll.protocol.games.moves import Claim
 from atoll.protocol.owners import NOBODY
 from atoll.protocol.token_units import whole_token
 from atoll.protocol.types import (
-    NO_HOLDER,
     TOKEN,
     Address,
     MissedDuty,
@@ -211,7 +210,7 @@ def body_of(event: ev.Opened) -> AuditReport:
 
 def _leaked(event: ev.Leaked, name: Names) -> str:
     early = f"{name(event.by)} shows the key of seat {event.seat} before its time"
-    return f"round {event.round}: {early} and gets half of that round's pay"
+    return f"round {event.round}: {early}, which burns that round's pay"
 
 
 def _contested(event: ev.Contested, name: Names) -> str:
@@ -220,9 +219,6 @@ def _contested(event: ev.Contested, name: Names) -> str:
 
 
 def _contest_settled(event: ev.ContestSettled, name: Names) -> str:
-    if event.id == NO_HOLDER:
-        end = "who showed the key" if event.wrong else "nobody: it was slashed"
-        return f"round {event.round}: half of seat {event.seat}'s pay goes to {end}"
     about = f"the digest of the auditor with id {event.id} about seat {event.seat}"
     end = "stay wrong and unpaid" if event.wrong else "are paid after all: the seat was slashed"
     return f"round {event.round}: {about} {end}"

@@ -15,7 +15,6 @@ from atoll.protocol.membership import Handler, drop, put
 from atoll.protocol.open_rounds import OpenRound, Sealed
 from atoll.protocol.settled_rounds import Contest, SettledRound
 from atoll.protocol.types import (
-    NO_HOLDER,
     Address,
     Bitmap,
     BlockRef,
@@ -143,8 +142,7 @@ def _leaked(view: JobView, event: ev.Leaked, block: BlockRef) -> JobView:
         put(settled_round.leaks, event.seat, event.by),
         put(settled_round.keys, event.seat, event.key),
     )
-    contests = put(settled_round.contests, (NO_HOLDER, event.seat), Contest(event.by))
-    return with_settled(view, event.round, leaks=leaks, keys=keys, contests=contests)
+    return with_settled(view, event.round, leaks=leaks, keys=keys)
 
 
 def _struck(view: JobView, event: ev.Struck, block: BlockRef) -> JobView:

@@ -205,7 +205,7 @@ def leaked_keys(
 
 
 def _leaked(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
-    """Shown early by its own holder: whoever shows it again takes half of the pay."""
+    """Shown early by its own holder: whoever shows it again takes the pay."""
     for shown in leaked_keys(settled_round, now):
         about = (Role.PROVIDER, settled_round.reveals[shown.seat].holder, shown.seat)
         yield KeeperCall(KeeperCallKind.LEAK, settled_round.round, *about)

@@ -12,9 +12,8 @@ from atoll.protocol.audit_rates import most_duties
 from atoll.protocol.committee_draws import COMMITTEE, seeded
 from atoll.protocol.game_records import window_of
 from atoll.protocol.holders import Holder
-from atoll.protocol.missed_duties import first_penalty
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.types import Params, Role, RoundIndex, SeatIndex, Terms, Wei, bits
+from atoll.protocol.types import Role, RoundIndex, SeatIndex, Terms, Wei, bits
 from atoll.protocol.views import JobView
 
 MOST_CLAIMED: Final = 3_000
@@ -48,12 +47,6 @@ def duties_paid(settled_round: SettledRound, holder: Holder) -> int:
         return 0
     valid = (entry.seat for entry in body.entries if entry.is_valid)
     return sum((holder.id, seat) not in settled_round.contests for seat in valid)
-
-
-def contest_reward(terms: Terms, params: Params) -> Wei:
-    """Of who shows an auditor's first wrong digest of a round: below what the missed duty costs."""
-    first = first_penalty(terms.verifier_bond, params.penalty_bps)
-    return Wei(min(terms.duty_fee, first) // 2)
 
 
 def verifier_pay(terms: Terms, settled_round: SettledRound, holder: Holder) -> Wei:

@@ -37,11 +37,9 @@ class Contest:
     """Somebody has shown that an opened *valid* does not tell the seat's work tags: its fee is
     gone.
 
-    `is_wrong` is None until the seat's round is FINAL and somebody settles it. Then who showed an
-    auditor's first wrong digest of the round is credited `pay.contest_reward`; where the seat was
-    slashed for that round, the auditor is credited its fee.
-
-    The half of a seat's pay that waits for who showed its key is one of NO_HOLDER's.
+    `is_wrong` is None until the seat's round is FINAL and somebody settles it. Then the auditor has
+    missed; where the seat was slashed for that round, the auditor is credited its fee. Who showed
+    it has nothing of either.
     """
 
     by: Address

@@ -32,7 +32,6 @@ its `decimals()` (`token_units`)."""
 ZERO_DIGEST = Digest(bytes(32))
 NO_BITS = Bitmap(0)
 NO_HOLDER = HolderId(0)
-SINK = Address("0x000000000000000000000000000000000000dEaD")
 """What is credited to it, anybody may burn."""
 NO_ROUND = RoundIndex(0xFFFFFFFF)
 """Of what has not happened, or has no end yet."""

@@ -8,15 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from atoll.protocol.keeper_calls import KeeperCallKind
 from atoll.protocol.types import Digest
 from atoll.service.config import ServiceConfig
 from atoll.service.duties.game import PLAY, Play, decide_games
 from atoll.service.duties.material import decide_material
 from atoll.service.duties.replay_seat import REPLAY, Replay
 from atoll.service.duties.send_keeper_calls import (
-    EARNS,
-    decide_credit,
+    WATCHED,
     decide_keeper_calls,
     position_in_line,
 )
@@ -61,10 +59,7 @@ def decide(state: PlayerState) -> list[Decision]:
         looks = Looks(player.share, player.keys, player.replay)
         decisions.append(decide_watch(state, looks))
         line = position_in_line(state.view, state.me)
-        decisions.append(
-            decide_keeper_calls(state, line, state.setup.keeper, EARNS - {KeeperCallKind.LEAK})
-        )
-        decisions.append(decide_credit(state))
+        decisions.append(decide_keeper_calls(state, line, state.setup.keeper, WATCHED))
     return [*decisions, decide_unpin(state)]
 
 

@@ -17,7 +17,7 @@ from atoll.protocol.claims import shown
 from atoll.protocol.keeper_calls import KeeperCall, KeeperCallKind, burnable_to, keeper_calls
 from atoll.protocol.pay import claimable_to
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.types import NO_HOLDER, HolderId, Role, SeatIndex
+from atoll.protocol.types import HolderId, Role, SeatIndex
 from atoll.protocol.views import JobView
 
 Key = tuple[object, ...]
@@ -141,14 +141,6 @@ def _of_seats(net: Live, settled_round: SettledRound) -> Iterator[Asked]:
                 audits,
                 "reportMissingKey",
                 (evidence,),
-            )
-        if seat in settled_round.leaks:
-            about = (net.job, round, NO_HOLDER, settled_round.seats[seat])
-            yield (
-                (KeeperCallKind.SETTLE_CONTEST, round, NO_HOLDER, seat),
-                audits,
-                "settleContest",
-                about,
             )
         # Of who did no segment the contract takes a key, too, which is worth nothing.
         for key in _keys(settled_round, seat) if settled_round.reveals[seat].segments else []:

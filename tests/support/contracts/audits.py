@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import ceil
-
 from eth_hash.auto import keccak
 from tests.support.contracts.settling import Settling
 from tests.support.contracts.values import (
     FOREVER,
-    PENALTY_BPS,
     Member,
-    Past,
     bitmap,
     hashed,
     need,
@@ -20,7 +15,6 @@ from tests.support.contracts.values import (
 
 from atoll.protocol import events as ev
 from atoll.protocol.types import (
-    SINK,
     Address,
     Bitmap,
     Digest,
@@ -81,7 +75,7 @@ class Audits(Settling):
         self.emit(ev.KeyShown(self.job, account, RoundIndex(round), key))
 
     def leak(self, round: int, seat: int, key: Digest, by: Address) -> None:
-        """Half of the pay is who shows it's, the rest is burnt later."""
+        """The pay is burnt later, and nobody's gain."""
         settled_round = self.settled[round]
         need(self.now < settled_round.ends["audit"] and seat in settled_round.pay, "no")
         need(any(key) and hashed(key) == settled_round.reveals[seat].key_hash, "another key")
@@ -90,11 +84,8 @@ class Audits(Settling):
         settled_round.shown_at[seat] = self.now
         settled_round.leaked.add(seat)
         settled_round.pay.discard(seat)
-        self.lost_credits += self._half(settled_round, seat)
         self.emit(ev.Leaked(self.job, by, SeatIndex(seat), RoundIndex(round), key))
         self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(settled_round.pay)))
-        settled_round.contests[0, seat] = None
-        settled_round.accusers[0, seat] = by
 
     def late_vote(self, round: int, id: int, has: int) -> None:
         settled_round, m = self.settled[round], self.member(Role.VERIFIER, id)
@@ -215,7 +206,6 @@ class Audits(Settling):
         account = self.member(Role.VERIFIER, id).account
         need(said and said[0][3:] != self.told(round, seat, account), "it is right")
         settled_round.contests[id, seat] = None
-        settled_round.accusers[id, seat] = by
         where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
         self.emit(ev.Contested(self.job, by, *where))
 
@@ -230,24 +220,11 @@ class Audits(Settling):
         settled_round.contests[id, seat] = wrong
         where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
         self.emit(ev.ContestSettled(self.job, *where, wrong))
-        if not id:
-            winner = settled_round.accusers[0, seat] if wrong else SINK
-            self._credit(winner, self._half(settled_round, seat))
-            return
-        m, fee = self.member(Role.VERIFIER, id), self.terms.duty_fee
+        m = self.member(Role.VERIFIER, id)
         if not wrong:
-            self._credit(m.account, fee)
-            return
-        if (round, MissedDuty.DIGEST) in m.penalties:
-            return
-        first = ceil(Fraction(self.terms.verifier_bond * PENALTY_BPS, 10_000))
-        self._credit(settled_round.accusers[id, seat], min(fee, first) // 2)
-        self._missed(m, round, MissedDuty.DIGEST)
-
-    def _half(self, settled_round: Past, seat: int) -> int:
-        """Of a seat's pay, which a leak keeps from being burnt."""
-        price = self.terms.segment_pay
-        return settled_round.done[seat] * price // 2
+            self._credit(m.account, self.terms.duty_fee)
+        elif (round, MissedDuty.DIGEST) not in m.penalties:
+            self._missed(m, round, MissedDuty.DIGEST)
 
     def _credit(self, account: Address, amount: int) -> None:
         self.credits[account] = self.credits.get(account, 0) + amount

@@ -46,7 +46,6 @@ class Chain:
         self.seated, self.waited, self.committee = set[int](), set[int](), set[int]()
         self.settled: list[Past] = []
         self.funded, self.claimed, self.refunded, self.burnt, self.burnt_to = funded, 0, 0, 0, 0
-        self.lost_credits = 0  # halves of lost pay that whoever showed a key gets: not burnt
         params = Params(PENALTY_BPS, WINNER_BPS, 1, 1, 1, 80, 80)
         spec = (digest("spec"), cid("spec"), digest("terms"), self.terms, params)
         self.emit(ev.JobCreated(self.job, address("submitter"), *spec, address("policy"), funded))

@@ -57,9 +57,6 @@ class Contracts(Audits):
             for s in settled_round.done
             if s not in settled_round.pay | settled_round.unearned
         )
-        credited = min(self.lost_credits, amount)
-        self.lost_credits -= credited
-        amount -= credited
         self.burnt_to = to
         self.burnt += amount
         self.emit(ev.Burnt(self.job, RoundIndex(to), amount))

@@ -112,7 +112,6 @@ class Past:
     in_time: set[int] = field(default_factory=set)
     struck: set[int] = field(default_factory=set)
     contests: dict[tuple[int, int], bool | None] = field(default_factory=dict)
-    accusers: dict[tuple[int, int], Address] = field(default_factory=dict)
     votes: dict[int, int] = field(default_factory=dict)
     late: dict[int, int] = field(default_factory=dict)
     leaked: set[int] = field(default_factory=set)

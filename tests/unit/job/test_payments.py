@@ -12,13 +12,10 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import events as ev
 from atoll.protocol.types import (
-    NO_HOLDER,
-    Bitmap,
     HolderId,
     JobId,
     Role,
     RoundIndex,
-    SeatIndex,
 )
 
 
@@ -78,27 +75,23 @@ def test_a_contest_moves_one_fee(audited: Script) -> None:
     net.wait_until(net.settled[round].ends["window"])
     net.settle_contest(round, guesser, seat)
     claim_all(script)
-    net.claim_credit(WATCHER)
     ledger = ledger_of(script)
     assert ledger.faults == []
-    assert ledger.paid(WATCHER) == {"credits": net.terms.duty_fee // 2}
+    assert ledger.paid(WATCHER) == {}
     fees = (4 - 1) * net.terms.duty_fee
     assert ledger.paid_for("audits") == fees
 
 
-def test_an_early_key_keeps_half_of_a_pay_from_being_burnt() -> None:
+def test_an_early_key_burns_a_whole_pay_and_is_nobodys_gain() -> None:
     script = Script.ready(make_terms(rounds=1))
     net, round = script.net, script.honest_round()
     net.leak(round, 2, script.secrets[round, 2][0], WATCHER)
     net.wait_until(net.settled[round].ends["window"])
-    net.settle_contest(round, NO_HOLDER, 2)
     claim_all(script)
-    net.claim_credit(WATCHER)
     net.burn(1)
     ledger = ledger_of(script)
-    half = 8 * net.terms.segment_pay // 2
     assert ledger.faults == []
-    assert (ledger.paid(WATCHER), ledger.sums.burnt_wei) == ({"credits": half}, half)
+    assert (ledger.paid(WATCHER), ledger.sums.burnt_wei) == ({}, 8 * net.terms.segment_pay)
 
 
 def test_what_another_job_slashed_is_no_winning_of_this_one(audited: Script) -> None:
@@ -131,33 +124,6 @@ def test_a_credit_for_nothing_is_a_fault(audited: Script) -> None:
 def test_more_than_came_in_is_a_fault(audited: Script) -> None:
     refund = ev.Refunded(audited.net.job, PROVIDERS[0], audited.net.funded + 1)
     assert ledger_of(audited, refund).faults == ["1 wei left that never came in"]
-
-
-def test_half_of_a_leaked_seats_pay_is_the_showers_and_the_rest_is_burnt() -> None:
-    script = Script.ready(make_terms(rounds=1))
-    net, round = script.net, script.honest_round()
-    half = 8 * net.terms.segment_pay // 2
-    key = script.secrets[round, 2][0]
-    net.leak(round, 2, key, WATCHER)
-    net.wait_until(net.settled[round].ends["window"])
-    net.emit(ev.Burnt(net.job, RoundIndex(1), half))
-    net.settle_contest(round, 0, 2)
-    net.emit(ev.CreditClaimed(net.job, WATCHER, half))
-    ledger = ledger_of(script)
-    assert ledger.faults == []
-    assert (ledger.sums.burnt_wei, ledger.paid(WATCHER)) == (half, {"credits": half})
-
-
-def test_burning_what_a_leak_keeps_is_a_fault() -> None:
-    script = Script.ready(make_terms(rounds=1))
-    net, round = script.net, script.honest_round()
-    whole = 8 * net.terms.segment_pay
-    key = script.secrets[round, 2][0]
-    net.emit(ev.PayChanged(net.job, RoundIndex(round), Bitmap(0b1011)))
-    net.emit(ev.Leaked(net.job, WATCHER, SeatIndex(2), RoundIndex(round), key))
-    net.emit(ev.Burnt(net.job, RoundIndex(1), whole))
-    (fault,) = ledger_of(script).faults
-    assert fault.startswith(f"before round 1 is burnt {whole} wei")
 
 
 def test_an_accusation_whose_seat_was_slashed_is_credited_its_fee() -> None:

@@ -30,7 +30,6 @@ from atoll.protocol.keeper_calls import (
 from atoll.protocol.obligations import Duty, obligations_of
 from atoll.protocol.pay import duties_paid
 from atoll.protocol.types import (
-    NO_HOLDER,
     NO_ROUND,
     Digest,
     HolderId,
@@ -252,18 +251,12 @@ def test_a_key_that_is_shown_early_is_a_leak() -> None:
     net.show_key(0, 1, heard)
     shown = net.view.settled[0]
     assert shown.known_key(SeatIndex(1)) == shown.key_of(SeatIndex(1)) == heard
-    half = pay.unpaid(net.terms, net.view.settled[0]) // 2
-    assert net.view.credits == {} and due(script, KeeperCallKind.SETTLE_CONTEST) == []
     net.wait_until(net.settled[0].ends["window"])
-    about = (FIRST, Role.VERIFIER, NO_HOLDER, SeatIndex(2))
-    assert due(script, KeeperCallKind.SETTLE_CONTEST) == [
-        KeeperCall(KeeperCallKind.SETTLE_CONTEST, *about)
-    ]
-    net.settle_contest(0, 0, 2)
     assert due(script, KeeperCallKind.SETTLE_CONTEST) == []
-    assert net.view.credits == {WATCHER: half}
-    net.claim_credit(WATCHER)
-    assert (net.view.credits[WATCHER], net.view.paid[WATCHER]) == (0, half)
+    assert pay.unpaid(net.terms, net.view.settled[0]) == 8 * net.terms.segment_pay
+    (burn,) = due(script, KeeperCallKind.BURN)
+    net.burn(burn.round)
+    assert net.view.credits == {}
 
 
 def test_no_digests_of_a_leaked_seat_are_contested() -> None:

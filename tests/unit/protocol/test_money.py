@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import permutations
 
-import pytest
 from tests.support.manifests import make_terms
 from tests.unit.protocol.script import WATCHER, Script
 
@@ -14,7 +13,7 @@ from atoll.protocol import events as ev
 from atoll.protocol import pay
 from atoll.protocol.missed_duties import MissRecord, first_penalty, penalty
 from atoll.protocol.rounds import apply
-from atoll.protocol.types import Bitmap, RoundIndex, SeatIndex, Wei
+from atoll.protocol.types import Bitmap, RoundIndex, SeatIndex
 
 R = RoundIndex
 
@@ -89,14 +88,6 @@ def test_what_is_refunded_is_what_nobody_can_earn() -> None:
     given = apply(net.view, ev.JobFunded(net.view.job_id, WATCHER, 7), net.view.block)
     assert given.funded == net.view.funded + 7
     assert pay.refundable(given) == spare + unearned + 7
-
-
-@pytest.mark.parametrize(("fee", "reward"), [(10, 5), (400, 50), (100, 50)])
-def test_a_contests_reward_is_below_what_the_missed_duty_costs(fee: int, reward: int) -> None:
-    net = Script.ready().net
-    assert net.view.params is not None
-    terms = replace(net.terms, duty_fee=Wei(fee), verifier_bond=Wei(10_000))
-    assert pay.contest_reward(terms, replace(net.view.params, penalty_bps=100)) == reward
 
 
 def test_the_streak_of_empty_rounds_begins_anew_with_a_merge() -> None:

@@ -20,13 +20,12 @@ from atoll.protocol.types import Address, Phase, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
 from atoll.service.config import KeeperConfig
 from atoll.service.duties.send_keeper_calls import (
-    EARNS,
     FOR_ITSELF,
     SUDDEN,
+    WATCHED,
     SendClaimCredit,
     SendClaims,
     SendKeeperCall,
-    decide_credit,
     decide_keeper_calls,
     decide_pay,
     is_turn,
@@ -199,13 +198,31 @@ def test_a_key_that_its_holder_shows_early_is_taken_by_another() -> None:
     script.net.leak(0, 1, script.secrets[0, 1][0], WATCHER)
     assert sent(script.net, Kind.LEAK) == []
     script.net.wait_until(script.net.settled[0].ends["window"])
-    (ours,) = sent(script.net, Kind.SETTLE_CONTEST)
-    script.net.settle_contest(0, ours.holder, ours.seat)
-    (credit,) = decide_credit(seen(script.net, WATCHER)).commands
-    assert isinstance(credit, SendClaimCredit)
-    assert credit.amount == script.net.credits[WATCHER] > 0
-    script.net.claim_credit(WATCHER)
-    assert decide_credit(seen(script.net, WATCHER)).commands == ()
+    assert sent(script.net, Kind.SETTLE_CONTEST) == []
+    assert WATCHER not in script.net.credits
+
+
+def test_a_fee_that_is_credited_is_claimed_by_its_auditor() -> None:
+    script = Script.ready()
+    net = script.net
+    net.advance()
+    round = script.honest_round()
+    accuser = script.auditors(round)[0]
+    seat = min(net.duties(round, accuser))
+    script.audit_report(round, accuser, script.body(round, accuser, {seat: 2}))
+    net.wait_until(net.settled[round].ends["audit"])
+    script.open(round, accuser)
+    net.slash(Role.PROVIDER, net.at(Role.PROVIDER, seat, round).id, WATCHER)
+    net.prove(round, accuser, seat)
+    author = net.member(Role.VERIFIER, accuser).account
+    assert credits_due(net, author) == [net.terms.duty_fee]
+    net.claim_credit(author)
+    assert credits_due(net, author) == []
+
+
+def credits_due(net: Network, account: Address) -> list[int]:
+    commands = decide_pay(seen(net, account), "each").commands
+    return [c.amount for c in commands if isinstance(c, SendClaimCredit)]
 
 
 def test_a_key_is_no_leak_once_audit_is_over() -> None:
@@ -269,7 +286,8 @@ def test_wrong_digests_are_contested_and_settled_when_the_seat_is_final() -> Non
     net.wait_until(ends["window"])
     assert [c.holder for c in sent(net, Kind.SETTLE_CONTEST)] == [id]
     net.settle_contest(0, id, contest.seat)
-    assert len(decide_credit(seen(net, WATCHER)).commands) == 1
+    assert sent(net, Kind.SETTLE_CONTEST) == []
+    assert WATCHER not in net.credits
 
 
 def test_an_accusation_that_is_not_played_is_dropped_from_half_on() -> None:
@@ -296,7 +314,7 @@ def test_everything_that_anyone_may_do_is_sent() -> None:
     view: JobView = net.view
     for kind in set(Kind) - {Kind.SETTLE_LATE, Kind.CONTEST, Kind.LEAK}:
         assert SendKeeperCall(kind, *where).call(CALLS, view).label == kind.value
-    assert set(Kind) >= EARNS | SUDDEN | FOR_ITSELF
+    assert set(Kind) >= WATCHED | SUDDEN | FOR_ITSELF
 
 
 # --- pay ---

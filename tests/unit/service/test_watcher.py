@@ -29,7 +29,7 @@ from atoll.service.duties.game import (
 )
 from atoll.service.duties.material import DoFetchSpec, SpecReady
 from atoll.service.duties.replay_seat import DoReplay, SeatReplayed
-from atoll.service.duties.send_keeper_calls import SendClaimCredit, SendKeeperCall
+from atoll.service.duties.send_keeper_calls import SendKeeperCall
 from atoll.service.duties.unpin import DoUnpin, decide_unpin
 from atoll.service.duties.watch import CameTooLate, NoteTooLate, SendLeak, is_sampled
 from atoll.service.entries import Entries
@@ -209,10 +209,6 @@ def test_a_key_that_it_was_told_is_shown_while_audit_runs(script: Script) -> Non
     assert wanted(player(script, HOLDER, keys=keys), SendLeak) == []  # nobody takes its own
     script.net.leak(0, SEAT, key, WATCHER)
     assert wanted(player(script, keys=keys), SendLeak) == []
-    script.net.wait_until(script.net.settled[0].ends["window"])
-    script.net.settle_contest(0, 0, SEAT)
-    (credit,) = wanted(player(script), SendClaimCredit)
-    assert credit.account == WATCHER
 
 
 def test_a_key_comes_too_late_when_audit_is_over(script: Script) -> None:

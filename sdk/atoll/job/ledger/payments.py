@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from atoll.job.ledger.entries import AUDITS, CREDITS, SIGNATURES, TRAINING, Line, State
 from atoll.protocol import events as ev
 from atoll.protocol.holders import Holder
-from atoll.protocol.pay import contest_reward, duties_paid, seat_pay, unpaid
+from atoll.protocol.pay import duties_paid, seat_pay, unpaid
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.types import NO_HOLDER, SINK, Address, HolderId, Role, RoundIndex, SeatIndex
+from atoll.protocol.types import Address, HolderId, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
 
 
@@ -35,12 +35,10 @@ class Payments:
     credits: dict[Address, list[Line]] = field(default_factory=lambda: defaultdict(list))
     faults: list[str] = field(default_factory=list)
     _burnt_to: int = 0
-    _kept_by_leaks: int = 0
     _claimed_to: dict[tuple[Role, HolderId], RoundIndex] = field(default_factory=dict)
     _waiting: dict[Address, list[Line]] = field(default_factory=lambda: defaultdict(list))
     _credited: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     _claimed: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
-    _scored: set[tuple[HolderId, RoundIndex]] = field(default_factory=set)
 
     def enter(self, event: ev.ContractEvent) -> None:
         """One event of the job."""
@@ -49,8 +47,6 @@ class Payments:
                 self._claim(event)
             case ev.Burnt():
                 self._burn(event)
-            case ev.Leaked():
-                self._kept_by_leaks += self._half(event.round, event.seat)
             case ev.ContestSettled():
                 self._settle_contest(event)
             case ev.Proven():
@@ -91,36 +87,15 @@ class Payments:
     def _burn(self, event: ev.Burnt) -> None:
         rounds = self.view.settled[self._burnt_to : event.to]
         lost = sum(unpaid(self.view.require_terms(), settled) for settled in rounds)
-        kept = min(self._kept_by_leaks, lost)
-        self._kept_by_leaks -= kept
-        self._compare(f"before round {event.to} is burnt", event.amount, lost - kept)
+        self._compare(f"before round {event.to} is burnt", event.amount, lost)
         self._burnt_to = event.to
 
     # --- credits ---
 
     def _settle_contest(self, event: ev.ContestSettled) -> None:
-        view, seat = self.view, event.seat
-        settled = view.settled[event.round]
-        if event.id == NO_HOLDER:
-            winner = settled.leaks[seat] if event.wrong else SINK
-            text = f"showed the key of seat {seat} before AUDIT ended: half of its pay"
-            self._credit(winner, event, self._half(event.round, seat), text)
-        elif not event.wrong:
-            self._credit_fee(
-                event,
-                f"audited seat {seat}: its holder was slashed, so the contested fee came back",
-            )
-        elif (event.id, event.round) not in self._scored and view.params is not None:
-            # Only an auditor's first wrong digest of a round is worth anything.
-            self._scored.add((event.id, event.round))
-            reward = contest_reward(view.require_terms(), view.params)
-            text = f"showed a wrong digest of {view.verifiers[event.id].account} about seat {seat}"
-            self._credit(settled.contests[event.id, seat].by, event, reward, text)
-
-    def _half(self, round: RoundIndex, seat: SeatIndex) -> int:
-        """Of a seat's pay: what a leak keeps; the rest is burnt with what nobody gets."""
-        segments = self.view.settled[round].reveals[seat].segments
-        return segments * self.view.require_terms().segment_pay // 2
+        if not event.wrong:
+            text = "its holder was slashed, so the contested fee came back"
+            self._credit_fee(event, f"audited seat {event.seat}: {text}")
 
     def _credit_fee(self, event: ev.Proven | ev.ContestSettled, text: str) -> None:
         fee = self.view.require_terms().duty_fee

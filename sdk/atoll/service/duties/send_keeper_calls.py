@@ -40,14 +40,8 @@ AT_ONCE: Final = 4
 """So that a long list does not fill the queue in front of a commit."""
 FOR_ITSELF: Final = frozenset({KeeperCallKind.CLAIM, KeeperCallKind.RELEASE})
 """What everybody does for itself."""
-EARNS: Final = frozenset(
-    {
-        KeeperCallKind.LEAK,
-        KeeperCallKind.CONTEST,
-        KeeperCallKind.SETTLE_CONTEST,
-    }
-)
-"""What pays who does it: a part of a pay or of a fee."""
+WATCHED: Final = frozenset({KeeperCallKind.CONTEST, KeeperCallKind.SETTLE_CONTEST})
+"""What an outsider sends that looks for what is wrong: it pays the gas, and has nothing of it."""
 SUDDEN: Final = frozenset(
     {
         KeeperCallKind.PENALISE_SEAT,
@@ -265,11 +259,6 @@ def _together(view: JobView, due: list[KeeperCall]) -> list[AnyCommand]:
         return [_command(view, item) for item in due]
     others = [_command(view, item) for item in due if item.call is not KeeperCallKind.CLAIM]
     return [SendClaims(tuple((i.role, i.holder, i.round) for i in claims)), *others]
-
-
-def decide_credit(state: State[S]) -> Decision:
-    """Collects what contests, and keys that others told, have earned an outsider."""
-    return Decision("credit", "collects what it has earned", tuple(_credits(state)))
 
 
 def _credits(state: State[S]) -> list[AnyCommand]:
