@@ -93,9 +93,10 @@ def finished_run(through_round: int = 0) -> Script:
         for id in script.auditors(round):
             mismatch = {LIAR: 2} if LIAR in net.duties(round, id) else None
             script.audit_report(round, id, script.body(round, id, mismatch))
+    for round in (first, last):
         net.wait_until(net.settled[round].ends["audit"])
-        for id in script.auditors(round):
-            script.open(round, id)
+        script.open_all(round)
+    for round in (first, last):
         net.wait_until(net.settled[round].ends["open"])
         script.show_keys(round)
         if round == through_round:
