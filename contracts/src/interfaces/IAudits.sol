@@ -15,7 +15,7 @@ interface IAudits {
     event Opened(uint256 indexed jobId, address indexed account, uint32 indexed id, uint32 round, bytes body);
     /// @notice The holder of a seat shows the key of its work tags' masks.
     event KeyShown(uint256 indexed jobId, address indexed account, uint32 indexed round, bytes32 key);
-    /// @notice Another account showed a seat's key before the end of AUDIT, for half of its pay.
+    /// @notice Another account showed a seat's key before the end of AUDIT, which burns its pay.
     /// @param by who showed it
     event Leaked(uint256 indexed jobId, address indexed by, uint16 indexed seat, uint32 round, bytes32 key);
     /// @notice An opened duty does not hold what the seat's key gives.
@@ -53,11 +53,11 @@ interface IAudits {
         bytes32 salt
     ) external;
     /// @notice The holder of a seat shows the key of its work tags' masks. Warning: before auditEnd
-    /// anyone can take half of the pay. What is shown in the block of its settlement or before is
+    /// anyone can burn the pay. What is shown in the block of its settlement or before is
     /// none, and the last one counts.
     /// @custom:caller the seat's holder
     function key(uint256 jobId, uint32 round, bytes32 key_) external;
-    /// @notice Anyone but the holder, before auditEnd: shows a key that it was told, for half of
+    /// @notice Anyone but the holder, before auditEnd: shows a key that it was told, which burns
     /// the seat's pay.
     /// @custom:caller anyone, once
     function leak(Shown calldata shown, bytes32 key_) external;

@@ -189,13 +189,13 @@ class RoundCalls(CallBuilder):
 
     def key(self, job_id: JobId, round: RoundIndex, key: Digest) -> Call:
         """The holder of a seat shows the key of its work tags' masks. Warning: before auditEnd
-        anyone can take half of the pay. What is shown in the block of its settlement or before
-        is none, and the last one counts.
+        anyone can burn the pay. What is shown in the block of its settlement or before is none,
+        and the last one counts.
         """
         return self.build("key", job_id, round, key, contract="Audits")
 
     def leak(self, shown: Shown, key: Digest) -> Call:
-        """Anyone but the holder, before auditEnd: shows a key that it was told, for half of the
+        """Anyone but the holder, before auditEnd: shows a key that it was told, which burns the
         seat's pay.
         """
         return self.build("leak", shown, key, contract="Audits", permissionless=True)

@@ -51,7 +51,7 @@ class KeyShown:
 
 @dataclass(frozen=True, slots=True)
 class Leaked:
-    """Another account showed a seat's key before the end of AUDIT, for half of its pay.
+    """Another account showed a seat's key before the end of AUDIT, which burns its pay.
 
     Attributes:
         by: who showed it.
