@@ -99,7 +99,7 @@ class SyntheticJob:
         return view
 
     def _beginning(self) -> Iterator[ContractEvent]:
-        params = Params(100, 3_000, 1, 80, 80)
+        params = Params(100, 3_000, 1, 1, 1, 80, 80)
         spec = (digest("spec"), cid("spec"), digest("terms"), self.terms, params)
         job, terms = self.job, self.terms
         yield ev.JobCreated(job, _submitter(), *spec, _submitter(), 10**30)

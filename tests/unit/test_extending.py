@@ -31,6 +31,7 @@ USERS = {
         "sdk/atoll/numerics/tensors.py",
         "sdk/atoll/storage/blocks.py",
         "sdk/atoll/storage/direct.py",
+        "sdk/atoll/train/corpus/problems.py",
     ),
 }
 """Who asks for it, as anybody may: a method, the probe, and jobs that are about other things; and

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {IERC5267} from "@openzeppelin/contracts/interfaces/IERC5267.sol";
-
 /// @title What accounts sign: EIP-712 typed data, so that a wallet shows what it is. SPEC-ROUNDS.md, 2.
 /// @dev The chain's number is asked each time: what was signed on one side of a fork is nothing on the other.
 library TypedData {
@@ -29,8 +27,9 @@ library TypedData {
 }
 
 /// @title Which domain the typed data is of that this contract checks (EIP-5267).
-abstract contract TypedDomain is IERC5267 {
-    /// @inheritdoc IERC5267
+/// @dev Without the standard's event, which is for domains that change.
+abstract contract TypedDomain {
+    /// @notice Which fields the domain has, as bits, and what they are.
     function eip712Domain()
         external
         view

@@ -148,11 +148,11 @@ async def _added(whose: Whose, role: Role, amount: str) -> None:
     from atoll.job.event_text import tokens
     from atoll.job.groups import wei_of
 
+    if not wei_of(amount):  # of a token of any decimals
+        raise ConfigError("amount is 0", next_step="say how many tokens, as 25 or 0.5")
     me, account = whose.address, whose.account
     async with whose.reading() as reader:
         wei = wei_of(amount)
-        if not wei:
-            raise ConfigError("amount is 0", next_step="say how many tokens, as 25 or 0.5")
         chain, known = reader.chain, await reader.look(account)
         if account != me:
             await whose.require_owner(reader)

@@ -10,11 +10,7 @@ from atoll.protocol.types import HolderId, Role, RoundIndex
 
 
 class Contracts(Audits):
-    """One job on one chain. Actions raise Refused where the contracts would, and then do nothing.
-
-    Attributes:
-        log: the events so far, each with its block.
-    """
+    """One job on one chain. Actions raise Refused where the contracts would, and then do nothing."""
 
     def worth(self, m: Member, round: int) -> int:
         """What a holder earned in a settled round, slashes apart."""

@@ -33,7 +33,11 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         paid.extend(urls)
         return MADE
 
+    async def chain_id(_: list[str]) -> int:
+        return MADE.chain_id
+
     monkeypatch.setattr("atoll.chain.deploy.deploy", put)
+    monkeypatch.setattr("atoll.chain.deploy.ask_chain_id", chain_id)
     return paid
 
 

@@ -40,7 +40,7 @@ def test_it_says_what_became_of_rounds_bonds_and_money(ended: Script) -> None:
     lines, net = history(ended).splitlines(), ended.net
     assert [line.split()[:2] for line in lines[1:3]] == [["0", "final"], ["1", "final"]]
     where = f"segment 2 of seat {LIAR}"
-    assert f"  round 1: {VERIFIERS[0]} says that {where} differs" in lines
+    assert any(line.endswith(f" says that {where} differs") for line in lines)
     game = f"  game 1: {VERIFIERS[0]} disputes {where} in round 0: {VERIFIERS[0]} wins"
     assert f"{game}, after 2 moves" in lines
     bond = tokens(net.terms.provider_bond)

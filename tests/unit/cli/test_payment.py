@@ -70,7 +70,7 @@ def test_who_is_at_a_terminal_can_be_asked_unless_json_is_wanted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(serving.sys.stdin, "isatty", lambda: True)
-    assert Payment.of("0.5", Serving(), sure=False, as_json=False).max_spend == 5 * 10**17
+    assert Payment.of("0.5", Serving(), sure=False, as_json=False).max_spend == "0.5"
     with pytest.raises(ConfigError, match="nobody to ask"):
         Payment.of("0.5", Serving(), sure=False, as_json=True)
     assert Payment.of("0.5", Serving(), sure=True, as_json=True).sure

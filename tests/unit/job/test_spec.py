@@ -23,7 +23,7 @@ from atoll.protocol.optimisers import INNER_OPTIMISERS
 from atoll.service.messages import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "73171f4db7a9a20db2eced3215f27b4c7661aea3d084e80421ebf1aecd3ecb40"
+DEMO_DIGEST = "51481e6ff2073ac9c502c50184811b3a58e43671783f4574675d1150c53e118a"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = unstored_data(

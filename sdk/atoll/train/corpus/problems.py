@@ -7,7 +7,6 @@ tokenizer writes for it, of which special tokens have none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,7 +208,7 @@ def _sentence_piece(piece: str) -> bytes:
 
 
 def _letters(tokenizer: Tokenizer) -> Callable[[str], bytes]:
-    decoder: Any = json.loads(tokenizer.to_str()).get("decoder") or {}
+    decoder: Any = loads(tokenizer.to_str()).get("decoder") or {}
     steps = decoder.get("decoders", [decoder])
     is_bytes = any(step.get("type") == "ByteLevel" for step in steps)
     return _ByteLetters() if is_bytes else _sentence_piece
