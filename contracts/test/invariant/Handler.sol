@@ -34,7 +34,7 @@ contract Handler is Network {
         setUp();
         for (uint256 i = 0; i < JOBS; i++) {
             Terms memory t = defaultTerms();
-            (t.rounds, t.minProviders) = (12, 3);
+            (t.rounds, t.minProviders, t.auditRate) = (12, 3, 0); // everybody is drawn
             (t.auditSeconds, t.openSeconds, t.keySeconds) = (200, 300, 300); // so that many of them are hit
             (t.gameSeconds, t.windowSeconds) = (200, 400);
             jobIds[i] = create(t);

@@ -220,10 +220,7 @@ class Manifest(Spec):
 
     @model_serializer(mode="wrap")
     def _without_null(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = write(self)
-        if self.task is None:
-            del plain["task"]
-        return plain
+        return {k: v for k, v in write(self).items() if k != "task" or v is not None}
 
     def _check_init(self) -> None:
         has_both = self.init.seed is not None and self.init.cid is not None

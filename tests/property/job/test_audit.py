@@ -200,7 +200,7 @@ async def test_what_is_read_while_the_contract_is_asked_is_no_fault(honest: Trai
     refund = replace(before[-1], event=ev.Refunded(net.job, VERIFIERS[0], 5))
 
     async def escrow(job: JobId, block: str) -> Escrow:
-        follower.history = lambda: (*before, refund)  # type: ignore[method-assign]
+        follower.history = lambda *_: (*before, refund)  # type: ignore[method-assign]
         return await asked(job, block)
 
     handle.client.chain.escrow = escrow  # type: ignore[method-assign]
