@@ -220,7 +220,7 @@ class Manifest(Spec):
 
     @model_serializer(mode="wrap")
     def _without_null(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {k: v for k, v in write(self).items() if k != "task" or v is not None}
+        return _of_text(write(self)) if self.task is None else write(self)
 
     def _check_init(self) -> None:
         has_both = self.init.seed is not None and self.init.cid is not None
@@ -326,3 +326,7 @@ def _read_manifest(data: bytes) -> Manifest:
         raise ManifestError(message, next_step=_NEXT_STEP) from error
     except ValueError as error:
         raise ManifestError(f"manifest: {error}", next_step=_NEXT_STEP) from error
+
+
+def _of_text(plain: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in plain.items() if name != "task"}

@@ -10,7 +10,7 @@ from atoll.protocol.types import HolderId, Role, RoundIndex
 
 
 class Contracts(Audits):
-    """One job on one chain. An action raises Refused where the contracts would, and does nothing."""
+    """One job on one chain. Actions raise Refused where the contracts would."""
 
     def worth(self, m: Member, round: int) -> int:
         """What a holder earned in a settled round, slashes apart."""
