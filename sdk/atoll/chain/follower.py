@@ -202,6 +202,8 @@ class Follower:
         self._fold, self._untold, self._has_begun = fold, [], True
         self._confirmed = self._index.confirmed
         self._confirmed_at = self._index.confirmed_at
+        while turns and self._kept and self._kept[-1].newest > min(turns):
+            self._kept.pop()  # of events that a reorg took back
         if begins or turned is not None or folded:
             self._keep()
         self._ahead = {}
@@ -226,7 +228,7 @@ class Follower:
     def _keep(self) -> None:
         """Remembers the fold as it is; on disk now and then, as it is written whole."""
         fold = self._fold
-        while self._kept and self._kept[-1].newest >= fold.newest:  # a reorg took its events back
+        if self._kept and self._kept[-1].newest == fold.newest:
             self._kept.pop()
         self._kept.append(fold)
         if abs(fold.count - self._count_on_disk) >= max(CACHED_EVENTS, fold.count // 8):

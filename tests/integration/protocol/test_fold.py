@@ -98,8 +98,7 @@ def test_an_honest_job_from_its_first_seat_to_its_last_coin(chain: Chain) -> Non
     second = script.honest_round()
     net.check()
     assert net.phase is Phase.CLOSED
-    script.audit(first)
-    script.audit(second)
+    script.audit(first, second)
     net.check()
     net.wait_until(max(settled_round.ends["window"] for settled_round in net.settled))
     finish(net)

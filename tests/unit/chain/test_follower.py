@@ -357,6 +357,30 @@ async def test_reorgs_on_reorgs_leave_what_stands_in_the_end() -> None:
     assert follower.views == {JOB: job.view}
 
 
+async def test_what_one_reorg_took_back_no_later_one_begins_with() -> None:
+    """The blocks of the first have others in their place, without events of ours at first."""
+    job, lost, index = Network(), Network(), Index()
+    index.add(job)
+    follower = following(index)
+    await follower.poll()
+    number = job.number
+    lost.wait(1)
+    lost.join(PROVIDERS[0], 0)
+    index.add(lost)
+    await follower.poll()
+    index.turn(number)
+    job.wait(2)
+    job.number = lost.number + 1
+    job.emit(ev.GatewayAnnounced(SUBMITTER, "http://a:1"))
+    index.add(job)
+    await follower.poll()
+    index.turn(lost.number)
+    job.emit(ev.GatewayAnnounced(SUBMITTER, "http://b:1"))
+    index.add(job)
+    await follower.poll()
+    assert follower.views == {JOB: job.view}
+
+
 async def test_a_reorg_of_one_block_is_folded_from_the_block_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
