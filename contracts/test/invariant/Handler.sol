@@ -129,16 +129,17 @@ contract Handler is Network {
         rounds.settle(jobId, said[jobId][s.round].slots, said[jobId][s.round].has, shown);
     }
 
+    /// @dev Signatures of no member of the committee are left out: those who are in both have signed.
     /// @return whether the committee before settles, by showing itself, a round that is another's
     function isForged(uint256 jobId, uint32 round, Certified memory shown) private returns (bool) {
         (address[] memory theirs, address[] memory own) = (_before[jobId], shown.accounts);
-        bool isOther = theirs.length > own.length;
+        uint256 shared;
         bytes memory signed = abi.encodePacked(uint32(theirs.length.firstBits()));
         for (uint256 i = 0; i < theirs.length; i++) {
-            if (!isOther) isOther = theirs[i] != own[i];
+            if (i < own.length && theirs[i] == own[i]) shared++;
             signed = bytes.concat(signed, signatureOf(keyOfMember(theirs[i]), digestFor(jobId, shown.verdict)));
         }
-        if (!isOther) return false;
+        if (theirs.length == 0 || shared >= (2 * own.length + 2) / 3) return false;
         Certified memory lie = Certified(shown.verdict, theirs, signed);
         try rounds.settle(jobId, said[jobId][round].slots, said[jobId][round].has, lie) {
             forged++;
