@@ -21,7 +21,7 @@ async def test_a_whole_job_is_paid_a_hundredth_of_a_token_for_a_million(
     tokens = 4 * report["job"]["tokens_per_step"]
     pay = int(report["job"]["segment_pay_wei"])
     assert pay == -(-tokens * 10_000 // 10**6)
-    assert report["job"]["status"] == "DONE"
+    assert report["job"]["status"] == "done"
     trained = int(report["money"]["paid_for_wei"]["training"])
     assert trained == 2 * 4 * 2 * pay  # rounds, seats, segments
     # Fees are rounded up to a unit, and are no less than one.
