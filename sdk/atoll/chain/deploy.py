@@ -182,7 +182,12 @@ class _Deployer:
                 f"no block took the deployment within {self._config.timeout:.0f} seconds",
                 next_step="check that the chain makes blocks",
             ) from error
-        return Deployment(chain_id, min(blocks), self._addresses, decimals=self._decimals)
+        chain_id = self._provider.chain_id
+        if chain_id is None:
+            raise ChainError("the endpoint named no chain id")
+        # No contract that is folded logs anything before the last of them is there, and the state
+        # of a block in between does not answer for all.
+        return Deployment(chain_id, max(blocks), self._addresses, decimals=self._decimals)
 
     def _groups(self) -> Iterator[tuple[int, int]]:
         """Steps that one block can hold, in order: some nodes forget what waits for a second."""
