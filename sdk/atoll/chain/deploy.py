@@ -182,9 +182,6 @@ class _Deployer:
                 f"no block took the deployment within {self._config.timeout:.0f} seconds",
                 next_step="check that the chain makes blocks",
             ) from error
-        chain_id = self._provider.chain_id
-        if chain_id is None:
-            raise ChainError("the endpoint named no chain id")
         # No contract that is folded logs anything before the last of them is there, and the state
         # of a block in between does not answer for all.
         return Deployment(chain_id, max(blocks), self._addresses, decimals=self._decimals)
