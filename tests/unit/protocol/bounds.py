@@ -10,6 +10,7 @@ from tests.support.manifests import make_terms
 from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.protocol.method_spec import CodecSpec, InnerSpec, OuterSpec, RobustSpec, TensorExponents
 from atoll.protocol.model_spec import ModelSpec, RopeScalingSpec
+from atoll.protocol.task_spec import RewardSpec, TaskSpec
 
 INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
     (ModelSpec, "vocab", 2, 2**20),
@@ -40,6 +41,14 @@ INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
     (CodecSpec, "fragments", 1, 64),
     (CodecSpec, "overlap", 0, 2**32 - 1),
     (RobustSpec, "f", 0, 127),
+    (TaskSpec, "prompts", 1, 2**40 - 1),
+    (TaskSpec, "prompt_tokens", 1, 2**16),
+    (TaskSpec, "answer_bytes", 1, 64),
+    (TaskSpec, "group", 2, 256),
+    (TaskSpec, "new_tokens", 1, 2**16),
+    (RewardSpec, "weight", 1, 1000),
+    (RewardSpec, "least", 0, 2**17),
+    (RewardSpec, "most", 0, 2**17),
     (Manifest, "created", 0, 2**63 - 1),
     (Manifest, "reset_period", 1, 2**32 - 1),
 ]
@@ -68,6 +77,8 @@ LENGTHS: list[tuple[type[BaseModel], str, type, int, int]] = [
     (NumericsSpec, "code_digest", bytes, 32, 32),
     (NumericsSpec, "probe_digest", bytes, 32, 32),
     (Manifest, "name", str, 1, 64),
+    (RewardSpec, "opening", str, 0, 32),
+    (RewardSpec, "closing", str, 0, 32),
 ]
 OTHERS = 60 + 30 + 40 + 100 + 30 + 30 + 2_000
 """Seconds of all windows of a round."""
