@@ -41,14 +41,6 @@ INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
     (CodecSpec, "fragments", 1, 64),
     (CodecSpec, "overlap", 0, 2**32 - 1),
     (RobustSpec, "f", 0, 127),
-    (TaskSpec, "prompts", 1, 2**40 - 1),
-    (TaskSpec, "prompt_tokens", 1, 2**16),
-    (TaskSpec, "answer_bytes", 1, 64),
-    (TaskSpec, "group", 2, 256),
-    (TaskSpec, "new_tokens", 1, 2**16),
-    (RewardSpec, "weight", 1, 1000),
-    (RewardSpec, "least", 0, 2**17),
-    (RewardSpec, "most", 0, 2**17),
     (Manifest, "created", 0, 2**63 - 1),
     (Manifest, "reset_period", 1, 2**32 - 1),
 ]
@@ -77,6 +69,19 @@ LENGTHS: list[tuple[type[BaseModel], str, type, int, int]] = [
     (NumericsSpec, "code_digest", bytes, 32, 32),
     (NumericsSpec, "probe_digest", bytes, 32, 32),
     (Manifest, "name", str, 1, 64),
+]
+TASK_INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
+    (TaskSpec, "prompts", 1, 2**40 - 1),
+    (TaskSpec, "prompt_tokens", 1, 2**16),
+    (TaskSpec, "answer_bytes", 1, 64),
+    (TaskSpec, "group", 2, 256),
+    (TaskSpec, "new_tokens", 1, 2**16),
+    (RewardSpec, "weight", 1, 1000),
+    (RewardSpec, "least", 0, 2**17),
+    (RewardSpec, "most", 0, 2**17),
+]
+"""Of a manifest that has a task."""
+TASK_LENGTHS: list[tuple[type[BaseModel], str, type, int, int]] = [
     (RewardSpec, "opening", str, 0, 32),
     (RewardSpec, "closing", str, 0, 32),
 ]

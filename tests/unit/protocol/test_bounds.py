@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from tests.unit.protocol.bounds import DECIMALS, INTEGERS, LENGTHS, ROOMY, SMALLEST, TERMS
+from tests.unit.protocol.bounds import (
+    DECIMALS,
+    INTEGERS,
+    LENGTHS,
+    ROOMY,
+    SMALLEST,
+    TASK_INTEGERS,
+    TASK_LENGTHS,
+    TERMS,
+)
 
 from atoll.errors import ManifestError
 from atoll.protocol.canonical import decode, encode
@@ -24,7 +33,7 @@ def reader(spec: type[BaseModel], name: str) -> TypeAdapter[Any]:
     return TypeAdapter(kind, config=ConfigDict(strict=True))
 
 
-@pytest.mark.parametrize(("spec", "name", "low", "high"), INTEGERS)
+@pytest.mark.parametrize(("spec", "name", "low", "high"), INTEGERS + TASK_INTEGERS)
 def test_an_integer_is_within_its_bounds(
     spec: type[BaseModel], name: str, low: int, high: int
 ) -> None:
@@ -49,7 +58,7 @@ def test_a_decimal_is_within_its_bounds(
             read(text)
 
 
-@pytest.mark.parametrize(("spec", "name", "kind", "low", "high"), LENGTHS)
+@pytest.mark.parametrize(("spec", "name", "kind", "low", "high"), LENGTHS + TASK_LENGTHS)
 def test_a_text_has_a_length_within_its_bounds(
     spec: type[BaseModel], name: str, kind: type, low: int, high: int
 ) -> None:
