@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from importlib import import_module
 from typing import Annotated, Any
 
 import pytest
@@ -27,8 +28,12 @@ from atoll.protocol.types import Terms
 
 
 def reader(spec: type[BaseModel], name: str) -> TypeAdapter[Any]:
-    """Reads one field alone, without what its spec says of it and others."""
-    field = spec.model_fields[name]
+    """Reads one field alone, without what its spec says of it and others.
+
+    The spec is looked up by its name: a mutant's module is executed anew, and has another class.
+    """
+    current: type[BaseModel] = getattr(import_module(spec.__module__), spec.__name__)
+    field = current.model_fields[name]
     kind = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     return TypeAdapter(kind, config=ConfigDict(strict=True))
 
