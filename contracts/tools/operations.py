@@ -131,12 +131,13 @@ def between(path: Path, what: str, text: str) -> str:
 
 
 def law_row(op: Op) -> str:
-    """The operation's row; products stand close, as in SPEC-STEP.md."""
+    """The operation's row; products and shapes are written as in SPEC-STEP.md."""
     row = op.row
     result = result_of(row) if isinstance(row, Each) and row.formula else row.result
     cells = (f"{op.value:04x} {op.name}", row.words, row.inputs, result, row.lines)
     text = "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
-    return text.replace(" · ", "·")
+    text = text.replace(" · ", "·")
+    return re.sub(r"\[[^]]*\]", lambda shape: shape[0].replace(", ", ","), text)
 
 
 def result_of(row: Each) -> str:
