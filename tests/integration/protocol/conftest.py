@@ -6,10 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
-from tests.integration.protocol.live import (
-    START,
-    Chain,
-)
+from tests.integration.protocol.chains import START, Chain
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ the contracts. A call may be refused; what the contracts then answer is compared
 
 from __future__ import annotations
 
+from tests.integration.protocol.chains import Contract
 from tests.integration.protocol.crowd_audits import CrowdAudits
 from tests.integration.protocol.crowd_job import (
     FAR,
@@ -13,7 +14,6 @@ from tests.integration.protocol.crowd_job import (
     MOVE,
     Sent,
 )
-from tests.integration.protocol.live import Contract
 from tests.integration.protocol.plays import move_of, works_of
 from tests.support.contracts import reveal_of
 from tests.support.identities import cid, digest

@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tests.integration.protocol.live import Chain, Contract, Live, signature
+from tests.integration.protocol.chains import Chain, Contract, signature
+from tests.integration.protocol.live import Live
 from tests.unit.protocol.script import PROVIDERS, SECRETS, VERIFIERS
 
 from atoll.chain.decode import RawLog, checksummed, decode_log

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tests.integration.protocol.live import (
-    Chain,
-    Live,
-)
+from tests.integration.protocol.chains import Chain
+from tests.integration.protocol.live import Live
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol.keeper_calls import KeeperCall, KeeperCallKind, keeper_calls

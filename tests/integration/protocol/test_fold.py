@@ -6,15 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from tests.integration.protocol.chains import Chain, Reverted, signature
 from tests.integration.protocol.folding import carry_out, finish, started
-from tests.integration.protocol.live import (
-    Chain,
-    Live,
-    Reverted,
-    field_names,
-    live_terms,
-    signature,
-)
+from tests.integration.protocol.live import Live, field_names, live_terms
 from tests.support.contracts import Refused, numbers
 from tests.support.identities import digest
 from tests.unit.protocol.models import MODEL, PROGRAM, with_reset_periods

@@ -7,12 +7,9 @@ from contextlib import suppress
 
 import pytest
 from tests.integration.protocol.anybody import differences
+from tests.integration.protocol.chains import Chain
 from tests.integration.protocol.folding import carry_out, finish, started
-from tests.integration.protocol.live import (
-    Chain,
-    Live,
-    live_terms,
-)
+from tests.integration.protocol.live import Live, live_terms
 from tests.support.contracts import Refused
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
