@@ -11,17 +11,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.support.games import (
-    LARGE_NODES,
-    TOY,
-    Job,
-    LargeParty,
-    Party,
-    Shape,
-    Toy,
-    flipped,
-    played,
-)
+from tests.support.games import Job, Party, Shape, flipped, played
+from tests.support.large_games import LARGE_NODES, LargeParty
+from tests.support.toys import TOY, Toy
 from tests.unit.protocol.small_games import JOB, opened, wrong_at
 
 from atoll.protocol.games.explanations import explain

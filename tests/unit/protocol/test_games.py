@@ -6,15 +6,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from tests.support.games import (
-    LARGE_NODES,
-    TOY,
-    Job,
-    LargeParty,
-    Party,
-    flipped,
-    played,
-)
+from tests.support.games import Job, Party, flipped, played
+from tests.support.large_games import LARGE_NODES, LargeParty
+from tests.support.toys import TOY
 from tests.unit.protocol.small_games import JOB, opened, wrong_at
 from tests.vectors import generate_games
 
