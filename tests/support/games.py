@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
+from tests.support.game_events import events_of
 from tests.support.toys import ADD, COPY, COPY_WORDS, DIGEST, GATHER, RESULT, ROOTS, SUM, TOY
 
 from atoll.protocol import events as ev
@@ -21,15 +22,7 @@ from atoll.protocol.games.moves import (
     Claim,
     Move,
     Opening,
-    OpenSteps,
-    Pick,
-    PickNode,
-    PickStep,
-    PostLeaf,
-    PostTrace,
-    PostUpdateProof,
     ProgramPart,
-    Reveal,
 )
 from atoll.protocol.games.players import Knowledge, answered, attack, defend
 from atoll.protocol.games.trees import (
@@ -479,26 +472,6 @@ def played(holder: Knowledge, challenger: Knowledge, claim: Claim) -> list[tuple
         said += events_of(move, game)
     assert game.outcome in {Outcome.HOLDER_LOST, Outcome.CHALLENGER_LOST}
     return moves
-
-
-def events_of(move: Move, after: Game) -> list[ev.ContractEvent]:
-    """What the contract says of a move: of the last one, only how the game ended."""
-    match move:
-        case OpenSteps():
-            return [ev.StepsOpened(1, move.states, move.works)]
-        case PickStep():
-            return [ev.StepPicked(1, after.step)]
-        case PostTrace() | PostUpdateProof() if after.phase is GamePhase.PICK:
-            return [ev.TracePosted(1, after.trace, after.nodes, move.layer)]
-        case Pick():
-            return [ev.Picked(1, after.level, after.index)]
-        case PickNode():
-            return [ev.NodePicked(1, after.node or 0, move.digest, after.size)]
-        case Reveal():
-            return [ev.LayerRevealed(1, move.layer)]
-        case PostLeaf():
-            return [ev.LeafPosted(1, move.leaf)]
-    return []
 
 
 def flipped(at: int) -> Tamper:
