@@ -34,8 +34,8 @@ GAS_OF: Final = (1, 2, 3, 4)
 CELLS: Final = 3
 """Operations in a row of a gas table."""
 LAW_HEAD: Final = """
-| number | name | words | inputs | result | lines |
-| --- | --- | --- | --- | --- | --- |
+| operation | words | inputs | result | lines |
+| --- | --- | --- | --- | --- |
 """
 HEAD: Final = """\
 // SPDX-License-Identifier: Apache-2.0
@@ -131,11 +131,13 @@ def between(path: Path, what: str, text: str) -> str:
 
 
 def law_row(op: Op) -> str:
-    """The operation's row."""
+    """The operation's row; products and shapes are written as in SPEC-STEP.md."""
     row = op.row
     result = result_of(row) if isinstance(row, Each) and row.formula else row.result
-    cells = (f"{op.value:04x}", op.name, row.words, row.inputs, result, row.lines)
-    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
+    cells = (f"{op.value:04x} {op.name}", row.words, row.inputs, result, row.lines)
+    text = "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
+    text = text.replace(" · ", "·")
+    return re.sub(r"\[[^]]*\]", lambda shape: shape[0].replace(", ", ","), text)
 
 
 def result_of(row: Each) -> str:

@@ -16,6 +16,8 @@ IN_SPEC: Final = ("Rounds", "Members", "Audits", "LateVotes", "Jobs")
 """Contracts whose events are of a job."""
 FOLDED: Final = ("Jobs", "Members", "Rounds")
 """In the order in which a job meets them."""
+ALWAYS: Final = ("i uint256 jobId", "i address account")
+"""Fields that nearly every event has: the text says once what their names alone mean."""
 MOST_SPELLED: Final = 6
 """A struct of more fields has a place of its own in the text."""
 
@@ -50,10 +52,7 @@ def event_blocks(interface: Interface) -> str:
 
 
 def _row(event: Item) -> str:
-    fields = ", ".join(
-        f"{'i ' if field['indexed'] else ''}{_type(field)} {field['name']}"
-        for field in event["inputs"]
-    )
+    fields = ", ".join(map(_field, event["inputs"]))
     spelled = [
         _spelled(field)
         for field in event["inputs"]
@@ -61,6 +60,11 @@ def _row(event: Item) -> str:
     ]
     notes = "; ".join([*spelled, *([event["dev"]] if "dev" in event else [])])
     return f"{event['name']}({fields})" + (f"   // {notes}" if notes else "")
+
+
+def _field(field: Item) -> str:
+    text = f"{'i ' if field['indexed'] else ''}{_type(field)} {field['name']}"
+    return str(field["name"]) if text in ALWAYS else text
 
 
 def _type(field: Item) -> str:

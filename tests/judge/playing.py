@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tests.judge.table import Bill, Table, bonded
-from tests.support.games import events_of
+from tests.support.game_events import events_of
 
 from atoll.protocol import events as ev
 from atoll.protocol.games.game_machine import Game, GamePhase, Outcome

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 from tests.judge.table import Table, bonded
-from tests.support.games import EvenTree
+from tests.support.large_games import EvenTree
 
 from atoll.numerics.codec.block_steps import STEPS
 from atoll.numerics.codec.packing import pack

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.second_client import merge as second
-from tests.second_client import sparse
+from tests.second_client import outer, sparse
 from tests.second_client.codec import CODECS as KINDS
 from tests.second_client.codec import encode, header
 from tests.second_client.test_merge import (
@@ -180,10 +180,10 @@ def test_votes() -> None:
         values = np.where(rng.random(len(values)) < rng.random(), values, 0)
         values[: int(rng.integers(len(values) + 1))] = rng.integers(-1, 2)
         said = vote(values.astype(np.int8), target)
-        assert second.vote(kind, values) == said
+        assert outer.vote(kind, values) == said
         seen.add(said)
         votes = rng.integers(-4, 5, int(rng.integers(1, 8))).tolist()
-        assert second.middle(votes) == middle_vote(votes)
+        assert outer.middle(votes) == middle_vote(votes)
     assert seen == {-4, -3, -2, -1, 0, 1, 2, 4}
 
 
@@ -223,8 +223,8 @@ def test_outer_steps(kind: str) -> None:
         after = outer_step(
             state, change, denominator=denominator, exponents={"w": exponent}, outer=spec
         )
-        changes = [second.change_of(x, denominator, exponent) for x in numerators.tolist()]
-        params, kept = second.stepped(plain, p, changes, slots, number)
+        changes = [outer.change_of(x, denominator, exponent) for x in numerators.tolist()]
+        params, kept = outer.stepped(plain, p, changes, slots, number)
         assert after.params["w"].numpy().tobytes() == params.tobytes()
         for slot, values in kept.items():
             assert after.outer[slot]["w"].tolist() == values.tolist()
@@ -242,4 +242,4 @@ def test_exponents_stay_within_the_manifests_bounds() -> None:
         (-11, [silent, loud, silent], -12),
         (-11, [silent, loud, loud], -10),
     ):
-        assert second.next_exponents(codec, {"w": start}, shapes, rows) == {"w": end}
+        assert outer.next_exponents(codec, {"w": start}, shapes, rows) == {"w": end}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.unit.chain.test_endpoints import asking
-from tests.unit.storage.test_retrieval import serving
+from tests.unit.storage.gateways import serving
 
 from atoll.chain.response_checks import quantity
 from atoll.chain.rpc import FailoverProvider

@@ -15,16 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from eth_abi.abi import encode
-from tests.support.games import (
-    LARGE_NODES,
-    TOY,
-    Job,
-    LargeParty,
-    Party,
-    Shape,
-    flipped,
-    played,
-)
+from tests.support.games import Job, Party, Shape, flipped, played
+from tests.support.large_games import LARGE_NODES, LargeParty
+from tests.support.toys import TOY
 
 from atoll.protocol.checkpoint_commitments import StateRoots
 from atoll.protocol.games.calls import calldata, evidence_of

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
+from tests.integration.chain.benches import Bench, answered_here, config
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
+from tests.integration.chain.queues import EAGER, running
 
+from atoll import Client
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import deploy
 from atoll.chain.deployment import Deployment
+from atoll.chain.txqueue import TxQueue
 from atoll_devnet.processes.faulty_rpc import FAULTS
 
 KEYS = (
@@ -102,3 +107,28 @@ def hider(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setitem(FAULTS, "emptied", emptied)
     return {"rate": 1.0, "only": ("emptied",)}
+
+
+@pytest.fixture
+async def bench(
+    anvil: Anvil,
+    chain: AtollChain,
+    deployment: Deployment,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+) -> AsyncIterator[Bench]:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 800)
+    client = Client(
+        anvil.url, deployment, accounts[0], config(tmp_path / "client"), ask=answered_here
+    )
+    async with client:
+        yield Bench(anvil, chain, deployment, accounts, tmp_path, client)
+
+
+@pytest.fixture
+async def queue(
+    chain: AtollChain, accounts: list[LocalAccount], tmp_path: Path
+) -> AsyncIterator[TxQueue]:
+    async with running(TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER)) as started:
+        yield started

@@ -1,6 +1,6 @@
 """Watches with an account, and sends 1 wei some times, a line for each, as others do meanwhile.
 
-Arguments: RPC URL, deployment file, home, name, how often. Started by `test_client.py`.
+Arguments: RPC URL, deployment file, home, name, how often. Started by `test_client_homes.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from eth_account.typed_transactions import TypedTransaction
 from hexbytes import HexBytes
 from tests.integration.chain.altered import Change, altered, says
 from tests.integration.chain.local_anvil import Anvil
-from tests.integration.chain.test_txqueue import SOMEONE, Clock
+from tests.integration.chain.queues import SOMEONE, Clock
 from tests.unit.chain.trouble import TROUBLE
 
 from atoll.chain.call import Call

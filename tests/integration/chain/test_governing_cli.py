@@ -7,10 +7,10 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from tests.integration.chain.benches import JOB, NUMERICS, PLENTY, answered_here
 from tests.integration.chain.conftest import KEYS
 from tests.integration.chain.one_round import OneRound, initial_model
 from tests.integration.chain.test_account_cli import config_of, pass_time, told
-from tests.integration.chain.test_client import JOB, NUMERICS, PLENTY, answered_here
 from tests.integration.chain.test_job_cli import PASSWORD, Submitted, submitted
 from typer.testing import CliRunner
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import structlog
 from eth_account.signers.local import LocalAccount
+from tests.integration.chain.benches import JOB, NUMERICS, PLENTY, answered_here
 from tests.integration.chain.conftest import KEYS
 from tests.integration.chain.local_anvil import Anvil, free_port
 from tests.integration.chain.one_round import OneRound, initial_model
-from tests.integration.chain.test_client import JOB, NUMERICS, PLENTY, answered_here
 from typer import Typer
 from typer.testing import CliRunner
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from eth_account.signers.local import LocalAccount
+from tests.integration.chain.benches import JOB, NUMERICS, PLENTY, config
 from tests.integration.chain.local_anvil import Anvil
-from tests.integration.chain.test_client import JOB, NUMERICS, PLENTY, config
 
 from atoll.chain.deployment import Deployment
 from atoll.errors import ConfigError

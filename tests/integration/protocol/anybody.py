@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.integration.protocol.live import Contract, Live
+from tests.integration.protocol.chains import Contract
+from tests.integration.protocol.live import Live
 from tests.unit.protocol.script import WATCHER
 
 from atoll.protocol.claims import shown

@@ -6,161 +6,44 @@ the contracts. A call may be refused; what the contracts then answer is compared
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from tests.integration.protocol.live import Chain, Contract, Live, signature
+from tests.integration.protocol.chains import Contract
+from tests.integration.protocol.crowd_audits import CrowdAudits
+from tests.integration.protocol.crowd_job import (
+    FAR,
+    FEW,
+    MOVE,
+    Sent,
+)
 from tests.integration.protocol.plays import move_of, works_of
 from tests.support.contracts import reveal_of
 from tests.support.identities import cid, digest
-from tests.unit.protocol.models import MODEL, PROGRAM
-from tests.unit.protocol.script import PROVIDERS, SECRETS, VERIFIERS
+from tests.unit.protocol.models import MODEL
 
-from atoll.chain.decode import RawLog, checksummed, decode_log
-from atoll.chain.deployment import Deployment
-from atoll.chain.follower import Fold
-from atoll.chain.indexed import Indexed
-from atoll.errors import ProtocolError
-from atoll.protocol import bls
-from atoll.protocol.audit_reports import AuditEntry, AuditReport, audit_report_hash
-from atoll.protocol.certificates import Bls, certificate_bytes
-from atoll.protocol.claims import SeatStatements, shown
-from atoll.protocol.events import ContractEvent, Settled
+from atoll.protocol.events import Settled
 from atoll.protocol.games.calls import calldata
-from atoll.protocol.hashing import certificate_hash, commitment, keccak256
+from atoll.protocol.hashing import commitment, keccak256
 from atoll.protocol.obligations import committee_accounts
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.rounds import apply, record_of
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import (
-    NO_BITS,
     TOKEN,
     Address,
     Bitmap,
     BlockRef,
-    Digest,
     HolderId,
     Phase,
     Reveal,
     Role,
-    RoundIndex,
     SeatIndex,
     SlotIndex,
     Verdict,
     bits,
 )
-from atoll.protocol.views import JobView
-
-OUTSIDER = PROVIDERS[5]
-FEW = tuple(VERIFIERS[:5])
-MANY = tuple(SECRETS)
-"""More than a committee has."""
-Sent = tuple[Address, Contract, str, tuple[object, ...]]
-MOVE = "a move"
-"""Stands for the name of a call whose one argument is its calldata."""
-GAS = 12_000_000
-FAR = 2**32 - 1
 
 
-def bls_secret(account: Address) -> int:
-    return bls.secret_of(account.encode())
-
-
-class Crowd:
-    """One job, whoever calls its contracts, and the fold of what these say.
-
-    Attributes:
-        signers: who may be a member.
-        view: as of the last block; while a block is filled also with a settlement that is in it.
-        events: of all contracts, up to the last block.
-        keys: of reveals, with their plain work tags, by what the key hashes to.
-        works: of segments, by their plain work tags.
-        audit_reports: bodies and salts by what was sealed.
-        taken: names of calls that were not refused.
-    """
-
-    def __init__(
-        self, chain: Chain, net: Live, rng: random.Random, signers: tuple[Address, ...] = FEW
-    ) -> None:
-        self.chain, self.net, self.rng, self.signers = chain, net, rng, signers
-        self.everybody = (*PROVIDERS[:5], *signers, OUTSIDER)
-        self.has_bls = any(item["name"] == "keep" for item in chain.policy.abi if "name" in item)
-        self.job, self.terms = net.job, net.terms
-        names = (
-            "Config", "Stakes", "Jobs", "Rounds", "Members", "Audits", "LateVotes", "Claims", "Game"
-        )  # fmt: skip
-        attributes = {"LateVotes": "late_votes"}
-        addresses = {
-            name: getattr(chain, attributes.get(name, name.lower())).address for name in names
-        }
-        self.deployment = Deployment(net.domain.chain_id, 0, addresses)
-        self.fold = Fold(self.deployment, None)
-        self.keys: dict[Digest, tuple[Digest, tuple[Digest, ...]]] = {}
-        self.committed: dict[Digest, Reveal] = {}
-        self.works: dict[Digest, bytes] = {}
-        self.audit_reports: dict[Digest, tuple[bytes, Digest]] = {}
-        self.taken: set[str] = set()
-        self._read = 0
-        self.items: list[Indexed] = []
-        self.raws: list[RawLog] = []
-        self.follow()
-
-    @property
-    def events(self) -> list[ContractEvent]:
-        """What the contracts have said so far."""
-        return [item.event for item in self.items]
-
-    # --- blocks ---
-
-    def turn_back(self, snapshot: str, now: int) -> None:
-        """Takes back all blocks since a snapshot of the node (`evm_snapshot`), made at `now`."""
-        self.chain.anvil.ask("evm_revert", snapshot)
-        self.chain.now, self._read, self.items, self.raws = now, 0, [], []
-        self.fold = Fold(self.deployment, None)
-        self.follow()
-
-    def follow(self) -> None:
-        """Folds what the blocks since the last look say."""
-        newest = self.chain.anvil.height()
-        asked: dict[str, Any] = {"fromBlock": hex(self._read), "toBlock": hex(newest)}
-        asked["address"] = list(self.deployment.addresses.values())
-        for log in self.chain.anvil.ask("eth_getLogs", asked):
-            block = self.chain.anvil.ask("eth_getBlockByNumber", log["blockNumber"], False)
-            hash = Digest(bytes.fromhex(block["hash"][2:]))
-            reference = BlockRef(int(block["number"], 16), hash, int(block["timestamp"], 16))
-            topics = tuple(bytes.fromhex(topic[2:]) for topic in log["topics"])
-            data, index = bytes.fromhex(log["data"][2:]), int(log["logIndex"], 16)
-            raw = RawLog(
-                checksummed(log["address"]), topics, data, reference.number, hash, index,
-                timestamp=reference.timestamp,
-            )  # fmt: skip
-            event = decode_log(raw)
-            if event is not None:
-                self.raws.append(raw)
-                self.items.append(Indexed(event, reference, index))
-                self.fold.fold(self.items[-1])
-        self._read = newest + 1
-        self.view: JobView = self.fold.views[self.job]
-
-    def block(self, calls: list[Sent], after: int) -> None:
-        """Mines these calls in one block, `after` seconds later, and follows it."""
-        chain, hashes = self.chain, []
-        for sender, contract, name, arguments in calls:
-            raw = arguments[0] if name == MOVE else contract.calldata(name, *arguments)
-            assert isinstance(raw, bytes)
-            data = "0x" + raw.hex()
-            sent = {"from": sender, "to": contract.address, "data": data, "gas": hex(GAS)}
-            hashes.append(chain.anvil.ask("eth_sendTransaction", sent))
-        chain.now += after
-        chain.anvil.ask("evm_setNextBlockTimestamp", chain.now)
-        chain.anvil.ask("evm_mine")
-        chain.now += 1
-        assert not chain.anvil.pending()
-        for hash, (_, _, name, _) in zip(hashes, calls, strict=True):
-            if int(chain.anvil.ask("eth_getTransactionReceipt", hash)["status"], 16):
-                self.taken.add(name)
-        self.follow()
+class Crowd(CrowdAudits):
+    """With calls of running rounds, of games and of money."""
 
     def some_block(self) -> None:
         """One to eight calls; what a round's end is made of comes in one block often."""
@@ -178,34 +61,6 @@ class Crowd:
                 calls.append(sent)
         calls += self._moves()
         self.block(calls, self.rng.choice([0, 0, 1, 1, 2, 3, 5, 10, 15, 40]))
-
-    # --- who and what ---
-
-    def someone(self) -> Address:
-        return self.rng.choice(self.everybody)
-
-    def some_round(self) -> int:
-        newest = len(self.view.settled)
-        return self.rng.choice([max(0, newest - 1)] * 3 + [newest, self.rng.randrange(newest + 2)])
-
-    def some_settled_round(self) -> SettledRound | None:
-        settled = self.view.settled
-        initial_state = [
-            settled_round
-            for settled_round in settled
-            if settled_round.clock.is_opening(self.chain.now)
-        ]
-        if initial_state and self.rng.random() < 0.7:
-            return self.rng.choice(initial_state)
-        open_ = [
-            settled_round
-            for settled_round in settled
-            if self.chain.now < settled_round.clock.window_end
-        ]
-        return self.rng.choice(open_ * 5 + list(settled)) if settled else None
-
-    def some_id(self, role: Role) -> int:
-        return self.rng.randrange(1, len(self.view.holders(role)) + 2)
 
     # --- what moves a round on ---
 
@@ -297,15 +152,6 @@ class Crowd:
         words = (bytes(running.votes), list(running.votes.values()))
         return (self.someone(), self.chain.rounds, "settle", (self.job, *words, shown))
 
-    def _certificate(
-        self, accounts: Sequence[Address], signers: Sequence[Address], message: Digest
-    ) -> bytes:
-        """Of these signers, in the way of this job."""
-        if not self.has_bls:
-            return certificate_bytes(accounts, {a: signature(a, message) for a in signers})
-        signed = {a: bls.sign(bls_secret(a), message) for a in signers}
-        return Bls({}).certificate(accounts, signed)
-
     def _end_of(self, running: OpenRound) -> list[Sent]:
         """A settlement with what its seats and auditors say before and behind it."""
         accounts = [self.view.verifiers[id].account for id in running.slots.values()]
@@ -341,241 +187,6 @@ class Crowd:
             record,
         )
         self.view = apply(self.view, event, BlockRef(0, running.seed, self.chain.now))
-
-    # --- audits ---
-
-    def _audit(self) -> Sent | None:
-        settled_round = self.some_settled_round()
-        if settled_round is None:
-            return self._early()
-        if self.rng.random() < 0.5 and self.chain.now < settled_round.clock.keys_end:
-            return self._due(settled_round)(settled_round)
-        kinds = (
-            self._audit_report,
-            self._open,
-            self._key,
-            self._leak,
-            self._of_seat,
-            self._of_seat,
-        )
-        others = (self._of_auditor, self._of_auditor, self._of_auditor, self._challenge)
-        more = (self._challenge, self._sign, self._late, self._grant, self._equivocated)
-        return self.rng.choice((*kinds, *others, *more))(settled_round)
-
-    def _due(self, settled_round: SettledRound) -> Callable[[SettledRound], Sent | None]:
-        if settled_round.clock.is_auditing(self.chain.now):
-            return self.rng.choice(
-                [self._audit_report, self._audit_report, self._late, self._grant]
-            )
-        return self._open if settled_round.clock.is_opening(self.chain.now) else self._key
-
-    def _early(self) -> Sent:
-        audits, round = self.chain.audits, self.some_round()
-        if self.rng.random() < 0.5:
-            return (self.someone(), audits, "sealAuditReport", (self.job, round, digest("early")))
-        return (self.someone(), audits, "key", (self.job, round, digest("early")))
-
-    def _audit_report(self, settled_round: SettledRound) -> Sent | None:
-        auditors = [settled_round.slots[slot] for slot in settled_round.duties]
-        if not auditors:
-            return None
-        id = self.rng.choice(auditors)
-        account = self.view.verifiers[id].account
-        body = AuditReport(
-            tuple(self._duty(settled_round, account, seat) for seat in settled_round.duties_of(id))
-        )
-        salt, raw = digest(f"salt {id}"), body.to_bytes()
-        seed = settled_round.record.audit_seed
-        sealed = audit_report_hash(
-            settled_round.round_id, seed, id, account, body=keccak256(raw), salt=salt
-        )
-        self.audit_reports[sealed] = raw, salt
-        return (
-            account,
-            self.chain.audits,
-            "sealAuditReport",
-            (self.job, settled_round.round, sealed),
-        )
-
-    def _duty(self, settled_round: SettledRound, account: Address, seat: SeatIndex) -> AuditEntry:
-        reveal = settled_round.reveals[seat].reveal
-        words = self.keys[reveal.key_hash][1]
-        dice = self.rng.random()
-        if dice < 0.2:
-            return AuditEntry(seat, self.rng.choice([0, 3, len(words)]), digest("own"))
-        return AuditEntry.valid(seat, account, words if dice < 0.8 else words[1:])
-
-    def _open(self, settled_round: SettledRound) -> Sent | None:
-        sealed = [
-            (id, one)
-            for id, one in settled_round.audit_reports.items()
-            if one in self.audit_reports
-        ]
-        if not sealed:
-            return None
-        id, audit_report = self.rng.choice(sealed)
-        what = (
-            self.job,
-            settled_round.round,
-            id,
-            settled_round.record,
-            *self.audit_reports[audit_report],
-        )
-        return (self.view.verifiers[id].account, self.chain.audits, "open", what)
-
-    def _known(self, settled_round: SettledRound) -> tuple[SeatIndex, Digest] | None:
-        if not settled_round.reveals:
-            return None
-        seat = self.rng.choice(list(settled_round.reveals))
-        right = self.keys[settled_round.reveals[seat].reveal.key_hash][0]
-        return seat, self.rng.choice([right] * 5 + [digest("another"), Digest(bytes(32))])
-
-    def _key(self, settled_round: SettledRound) -> Sent | None:
-        known = self._known(settled_round)
-        if known is None:
-            return None
-        account = self.view.providers[settled_round.seats[known[0]]].account
-        return (account, self.chain.audits, "key", (self.job, settled_round.round, known[1]))
-
-    def _leak(self, settled_round: SettledRound) -> Sent | None:
-        known = self._known(settled_round)
-        if known is None:
-            return None
-        return (
-            self.someone(),
-            self.chain.audits,
-            "leak",
-            (shown(settled_round, known[0]), known[1]),
-        )
-
-    def _of_seat(self, settled_round: SettledRound) -> Sent | None:
-        if not settled_round.reveals:
-            return None
-        seat = self.rng.choice(list(settled_round.reveals))
-        return (
-            self.someone(),
-            self.chain.audits,
-            "reportMissingKey",
-            (shown(settled_round, seat),),
-        )
-
-    def _of_auditor(self, settled_round: SettledRound) -> Sent | None:
-        """About what somebody opened, or did not; of any holder that the seat ever had."""
-        rng, audits, round = self.rng, self.chain.audits, settled_round.round
-        known = self._known(settled_round)
-        if known is None:
-            return None
-        seat, key = known
-        id = HolderId(rng.choice([*settled_round.opened_reports, self.some_id(Role.VERIFIER)]))
-        body = (
-            settled_round.opened_reports[id].to_bytes()
-            if id in settled_round.opened_reports
-            else b""
-        )
-        holder = rng.choice([settled_round.seats[seat], self.some_id(Role.PROVIDER)])
-        name, what = rng.choice(
-            [
-                ("absent", (self.job, round, id, seat, settled_round.record, body)),
-                ("contest", (shown(settled_round, seat), id, body, key)),
-                ("settleContest", (self.job, round, rng.choice([0, id, id]), holder)),
-                ("dropped", (self.job, round, id, seat, holder, body)),
-                ("proven", (self.job, round, id, holder, body)),
-            ]
-        )
-        return (self.someone(), audits, name, what)
-
-    def _sign(self, settled_round: SettledRound) -> Sent | None:
-        unsigned = list(
-            map(SlotIndex, bits(settled_round.record.committee & ~settled_round.signers))
-        )
-        if not unsigned:
-            return None
-        id = settled_round.slots[self.rng.choice(unsigned)]
-        account = self.view.verifiers[id].account
-        certificate = self._certificate([account], [account], settled_round.digest)
-        return (
-            account,
-            self.chain.rounds,
-            "sign",
-            (self.job, settled_round.record, id, certificate),
-        )
-
-    def _late(self, settled_round: SettledRound) -> Sent | None:
-        if not self.view.verifiers:
-            return None
-        member = self.rng.choice(list(self.view.verifiers.values()))
-        what = (self.job, settled_round.round, member.id, self.rng.choice([15, 0, 1, 2**256 - 1]))
-        return (member.account, self.chain.late_votes, "lateVote", what)
-
-    def _grant(self, settled_round: SettledRound) -> Sent | None:
-        told = settled_round.record.revealed & ~settled_round.pay
-        seat = self.rng.choice([*bits(told or settled_round.record.revealed), 0])
-        following = self.view.settled_round(RoundIndex(settled_round.round + 1))
-        record = (settled_round.record, (following or settled_round).record)
-        said = (
-            settled_round.committee_seed,
-            bytes(settled_round.votes),
-            list(settled_round.votes.values()),
-            list(settled_round.late),
-        )
-        what = (self.job, settled_round.round, seat, (*record, *said))
-        return (self.someone(), self.chain.late_votes, "grant", what)
-
-    def _equivocated(self, settled_round: SettledRound) -> Sent | None:
-        signers = list(map(SlotIndex, bits(settled_round.signers)))
-        if not signers or self.rng.random() < 0.7:
-            return None
-        id = settled_round.slots[self.rng.choice(signers)]
-        account = self.view.verifiers[id].account
-        both = []
-        for name in self.rng.choice([("one", "two"), ("one", "one")]):
-            verdict = Verdict(NO_BITS, 0, digest(name), b"", bytes(8))
-            message = certificate_hash(
-                settled_round.round_id,
-                settled_round.record.seed,
-                settled_round.record.votes,
-                verdict,
-            )
-            signed = self._certificate([account], [account], message)
-            both.append((verdict, [account], signed))
-        what = (
-            self.job,
-            settled_round.round,
-            id,
-            settled_round.record.seed,
-            settled_round.record.votes,
-            both,
-        )
-        return (self.someone(), self.chain.late_votes, "equivocated", what)
-
-    # --- games ---
-
-    def _challenge(self, settled_round: SettledRound) -> Sent | None:
-        rng, game = self.rng, self.chain.game
-        open_ = [one for one in self.view.games.values() if one.is_open]
-        if open_ and rng.random() < 0.4:
-            one = rng.choice(open_)
-            return (self.someone(), game, "timeout", (one.id,))
-        try:
-            said = SeatStatements.of(
-                self.view,
-                settled_round.round,
-                rng.choice(list(settled_round.reveals)),
-                MODEL,
-                PROGRAM,
-            )
-            segment = rng.randrange(max(1, said.segments))
-            evidence = said.evidence(segment)
-        except (ProtocolError, IndexError):
-            return None
-        bond = rng.choice([1, 10, 10, 11]) * self.terms.provider_bond // 10
-        accusers = [self.view.verifiers[id].account for id in settled_round.opened_reports] or [
-            OUTSIDER
-        ]
-        who = rng.choice([*accusers, OUTSIDER])
-        if rng.random() < 0.2:
-            return (who, game, "crowdedOut", (evidence,))
-        return (who, game, "challenge", (evidence, bond))
 
     def _moves(self) -> list[Sent]:
         """What those who play owe, by whoever it is, or now and then by another."""

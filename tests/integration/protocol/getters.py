@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from eth_utils.address import to_checksum_address
-from tests.integration.protocol.live import Chain
+from tests.integration.protocol.chains import Chain
 
 from atoll.protocol import pay
 from atoll.protocol.game_records import GameRecord

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.support.games import TOY
 from tests.support.identities import digest
+from tests.support.toys import TOY
 from tests.unit.protocol.models import HEADER, LEAVES, PROGRAM, TEMPLATE
 
 from atoll.protocol.game_records import GameRecord

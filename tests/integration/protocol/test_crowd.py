@@ -11,9 +11,11 @@ import pytest
 from eth_utils.crypto import keccak
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
 from tests.integration.protocol.anybody import differences
-from tests.integration.protocol.crowd import FEW, MANY, MOVE, OUTSIDER, Asked, Crowd, bls_secret
+from tests.integration.protocol.chains import START, SUBMITTER, Chain
+from tests.integration.protocol.crowd import Asked, Crowd
+from tests.integration.protocol.crowd_job import FEW, MANY, MOVE, OUTSIDER, bls_secret
 from tests.integration.protocol.getters import compared, owners_compared
-from tests.integration.protocol.live import START, SUBMITTER, Chain, Live, live_terms
+from tests.integration.protocol.live import Live, live_terms
 from tests.integration.protocol.orders import another_order, heads_of
 from tests.unit.protocol.models import PROGRAM
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS

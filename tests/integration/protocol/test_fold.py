@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
-from tests.integration.protocol.anybody import differences
-from tests.integration.protocol.live import (
-    START,
-    Chain,
-    Live,
-    Reverted,
-    field_names,
-    live_terms,
-    signature,
-)
+from tests.integration.protocol.chains import Chain, Reverted, signature
+from tests.integration.protocol.folding import carry_out, finish, started
+from tests.integration.protocol.live import Live, field_names, live_terms
 from tests.support.contracts import Refused, numbers
 from tests.support.identities import digest
 from tests.unit.protocol.models import MODEL, PROGRAM, with_reset_periods
-from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.script import PROVIDERS, WATCHER, Script
 
 from atoll.chain.contract_calls import Calls
 from atoll.chain.decode import from_abi
@@ -35,12 +25,9 @@ from atoll.protocol.claims import ProgramHeader, SeatStatements
 from atoll.protocol.events import EVENT_TYPES, Missed
 from atoll.protocol.games.moves import Claim
 from atoll.protocol.hashing import certificate_hash
-from atoll.protocol.keeper_calls import KeeperCall, KeeperCallKind, keeper_calls, leaked_keys
+from atoll.protocol.keeper_calls import KeeperCallKind, keeper_calls, leaked_keys
 from atoll.protocol.late_votes import electors, grantable, lacks_vote, without_pay
-from atoll.protocol.obligations import Duty, Obligation, obligations_of
 from atoll.protocol.types import (
-    NO_ROUND,
-    Address,
     HolderId,
     JobStatus,
     MissedDuty,
@@ -48,37 +35,7 @@ from atoll.protocol.types import (
     Role,
     RoundIndex,
     SeatIndex,
-    Terms,
 )
-
-
-@pytest.fixture(scope="module")
-def anvil() -> Iterator[Anvil]:
-    node = start_anvil(
-        "--block-base-fee-per-gas",
-        "0",
-        "--auto-impersonate",
-        "--timestamp",
-        str(START - 10),
-    )
-    yield node
-    stop(node)
-
-
-@pytest.fixture(scope="module")
-def chain(anvil: Anvil) -> Chain:
-    return Chain(anvil)
-
-
-def started(chain: Chain, terms: Terms, seats: int = 4, slots: int = 4) -> Script:
-    net = Live(chain, terms)
-    for seat in range(seats):
-        net.join(PROVIDERS[seat], seat)
-    for slot in range(slots):
-        net.enrol(VERIFIERS[slot], slot, terms.verifier_bond)
-        net.say_ready(VERIFIERS[slot])
-    net.check()
-    return Script(net)
 
 
 def test_every_event_has_its_class(chain: Chain) -> None:
@@ -280,165 +237,6 @@ def compare_openings(net: Live, said: SeatStatements) -> None:
     for segment in (0, 1):
         (read,) = net.chain.call(net.chain.claims, "claim", said.evidence(segment))
         assert from_abi(Claim, read) == said.claim(segment)
-
-
-def finish(net: Live) -> None:
-    """Everything that anybody may do is done, until nothing is left."""
-    for _ in range(60):
-        calls = list(keeper_calls(net.folded, net.chain.now))
-        if not calls:
-            return
-        carry_out(net, calls[0])
-
-
-def carry_out(net: Live, one: KeeperCall) -> None:
-    """What the law says would succeed must."""
-    id, round, seat = one.holder, one.round, one.seat
-    done = {
-        KeeperCallKind.ADVANCE: net.advance,
-        KeeperCallKind.SEED_AUDIT: net.seed_audit,
-        KeeperCallKind.SETTLE_LATE: net.settle_late,
-        KeeperCallKind.PENALISE_SEAT: lambda: net.penalise_seat(seat),
-        KeeperCallKind.PENALISE_MEMBER: lambda: net.penalise_member(round, id),
-        KeeperCallKind.ABSENT: lambda: net.report_absent(round, id),
-        KeeperCallKind.REPORT_MISSING_KEY: lambda: net.report_missing_key(round, seat),
-        KeeperCallKind.CONTEST: lambda: net.contest(round, id, seat, WATCHER),
-        KeeperCallKind.SETTLE_CONTEST: lambda: net.settle_contest(round, id, seat),
-        KeeperCallKind.LEAK: lambda: net.leak(round, seat, net.settled[round].keys[seat], WATCHER),
-        KeeperCallKind.PROVEN: lambda: net.prove(round, id, seat),
-        KeeperCallKind.CLAIM: lambda: net.claim(one.role, id, round),
-        KeeperCallKind.BURN: lambda: net.burn(round),
-        KeeperCallKind.RELEASE: lambda: net.release(one.role, id),
-    }
-    done[one.call]()
-
-
-def give(script: Script, owed: Obligation, rng: random.Random) -> None:
-    """What is owed is taken: honestly, or now and then with a lie."""
-    net, round, id = script.net, owed.round, owed.holder
-    everything = sum(1 << seat for seat in net.seated)
-    match owed.duty:
-        case Duty.COMMIT:
-            script.commit(owed.seats[0], rng.choice([None, None, None, 5, 6, 0]))
-        case Duty.REVEAL:
-            script.reveal(owed.seats[0])
-        case Duty.READY:
-            net.say_ready(net.members[_verifier(net, id)].account)
-        case Duty.VOTE:
-            has = rng.choice([everything] * 3 + [rng.getrandbits(4)])
-            net.say(net.members[_verifier(net, id)].account, has)
-        case Duty.SIGN if net.phase is Phase.MERGE and round == net.round:
-            available = sorted(net.available())
-            out = set(available[: min(net.terms.f, rng.choice([0, 0, 1]))])
-            net.settle(set(net.committee), out, rng.choice([None, None, 0]))
-        case Duty.SIGN:
-            net.sign(id)
-        case Duty.AUDIT_REPORT:
-            honest = script.body(round, id)
-            script.audit_report(round, id, rng.choice([honest, honest, honest[:-1] + b"\0"]))
-        case Duty.OPEN:
-            script.open(round, id)
-        case Duty.KEY:
-            script.show_keys(round, owed.seats)
-
-
-def _verifier(net, id):  # type: ignore[no-untyped-def]
-    return next(key for key in net.members if key[0] == 1 and key[1] == id)
-
-
-ACTIONS = 90
-ASKED = 0.3
-"""How often, behind an action, the contracts are asked what they would take of anybody."""
-LEFT_UNDONE = frozenset({Duty.KEY, Duty.AUDIT_REPORT, Duty.OPEN, Duty.VOTE, Duty.SIGN})
-"""By those that are lazy."""
-
-
-@pytest.mark.parametrize("seed", [10, 12, 17, 169, 226, 298])
-def test_a_job_at_random_is_the_same_in_all_three(chain: Chain, seed: int) -> None:
-    rng = random.Random(seed)
-    terms = live_terms(
-        rounds=3,
-        expiry=chain.now + rng.choice([300, 900, 100_000]),
-        f=rng.choice([0, 1]),
-        min_providers=2,
-        min_verifiers=1,
-        slots=rng.choice([3, 5]),
-    )
-    script = started(chain, terms, 4, 3)
-    net = script.net
-    assert isinstance(net, Live)
-    lazy = {rng.choice(PROVIDERS[:4]), rng.choice(VERIFIERS[:3])}
-    for _ in range(ACTIONS):
-        if net.phase is Phase.CLOSED:
-            break
-        act(script, net, lazy, rng)
-        if rng.random() < ASKED:
-            assert differences(net) == set()
-    net.check()
-    while net.phase is not Phase.CLOSED:
-        net.wait_until(max(net.deadline, terms.expiry))
-        assert differences(net) == set()
-        calls = {one.call: one for one in keeper_calls(net.folded, net.chain.now)}
-        carry_out(net, calls.get(KeeperCallKind.SETTLE_LATE) or calls[KeeperCallKind.ADVANCE])
-    for end in sorted(
-        {end for settled_round in net.settled for end in settled_round.ends.values()}
-    ):
-        if end > net.chain.now:
-            net.wait_until(end)
-            assert differences(net) == set()
-    finish(net)
-    assert differences(net) == set()
-    net.check()
-    bound = {m.id for m in net.members.values() if not m.released}
-    assert not bound, f"bonds of {bound} are locked"
-    assert all(m.missed == NO_ROUND for m in net.folded.providers.values())
-    (escrow,) = chain.call(chain.jobs, "escrowOf", net.job)
-    assert escrow[:4] == (net.funded, net.claimed, net.refunded, net.burnt)
-    assert chain.call(chain.jobs, "refundable", net.job) == (pay.refundable(net.folded),)
-
-
-def act(script: Script, net: Live, lazy: set[Address], rng: random.Random) -> None:
-    """One thing at random: time, a member's whim, a duty, a call of anybody's."""
-    dice = rng.random()
-    if dice < 0.12:
-        net.wait(rng.choice([5, 20, 40, 100, 300]))
-    elif dice < 0.2:
-        whim(net, rng)
-    elif dice < 0.3:
-        calls = list(keeper_calls(net.folded, net.chain.now))
-        if calls:
-            carry_out(net, rng.choice(calls))
-    else:
-        owed = [
-            each
-            for account in (*PROVIDERS, *VERIFIERS)
-            for each in obligations_of(net.folded, account, net.chain.now)
-            if account not in lazy or each.duty not in LEFT_UNDONE
-        ]
-        if owed:
-            give(script, rng.choice(owed), rng)
-        elif net.phase is Phase.WAITING:
-            with suppress(Refused):
-                net.advance()
-        else:
-            net.wait(15)
-
-
-def whim(net: Live, rng: random.Random) -> None:
-    """It may be refused, by both."""
-    provider, verifier = rng.choice(PROVIDERS), rng.choice(VERIFIERS)
-    bond = net.terms.verifier_bond * rng.choice([10, 11, 12]) // 10
-    with suppress(Refused):
-        rng.choice(
-            [
-                lambda: net.join(provider, rng.randrange(4)),
-                lambda: net.leave_seat(provider),
-                lambda: net.disagree(provider),
-                lambda: net.enrol(verifier, rng.randrange(net.terms.slots), bond),
-                lambda: net.say_ready(verifier),
-                lambda: net.leave_pool(verifier),
-            ]
-        )()
 
 
 def test_what_a_committee_did_not_have_is_paid_by_late_votes_and_lost_by_a_leak(

@@ -11,7 +11,8 @@ from functools import partial
 
 import pytest
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
-from tests.integration.protocol.live import START, Chain, Live, live_terms
+from tests.integration.protocol.chains import START, Chain
+from tests.integration.protocol.live import Live, live_terms
 from tests.support.contracts import FOREVER, Refused
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.support.games import TOY, Job, Party, Shape, Tamper
+from tests.support.games import Job, Party, Shape, Tamper
+from tests.support.toys import TOY
 
 from atoll.numerics.pieces import piece_root
 from atoll.protocol.games.game_machine import Game, GamePhase, IllegalMove, Outcome

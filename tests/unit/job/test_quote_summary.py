@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.support.jobs import PLAIN
-from tests.unit.job.test_plan import PACE
+from tests.unit.job.plans import PACE
 from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 
 from atoll.job.compute_prices import rented_flop_price, token_operations, token_price

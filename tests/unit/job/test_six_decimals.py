@@ -8,7 +8,8 @@ from fractions import Fraction
 import pytest
 from tests.support.jobs import PLAIN
 from tests.support.manifests import make_terms
-from tests.unit.job.test_plan import DATA, NOW, NUMERICS, PACE
+from tests.unit.job.plans import PACE
+from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 
 from atoll.chain.default_params import BASE, default_params
 from atoll.chain.deployment import REQUIRED, Deployment

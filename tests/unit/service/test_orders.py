@@ -14,8 +14,8 @@ from tests.unit.protocol.models import MODEL, PROGRAM
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
+from tests.unit.service.running import Running, start, training_job
 from tests.unit.service.test_power import DISCHARGING, plugged
-from tests.unit.service.test_service import Running, start, training_job
 
 from atoll.errors import ConfigError
 from atoll.files import write_beside

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.unit.storage.test_retrieval import PATIENT, hostile, ours, serving, theirs  # noqa: F401
+from tests.unit.storage.gateways import PATIENT, hostile, serving
 
 from atoll.storage import DAG_PB, RAW, Cid, Fetcher, LocalStore, MalformedDag
 from atoll.storage.block_links import walk_dag
@@ -54,7 +54,7 @@ def file_in(store: LocalStore) -> tuple[Cid, bytes]:
 
 
 def test_a_files_bytes_are_read_also_those_in_names(
-    theirs: LocalStore,  # noqa: F811
+    theirs: LocalStore,
     tmp_path: Path,
 ) -> None:
     root, data = file_in(theirs)
@@ -71,8 +71,8 @@ def test_a_files_bytes_are_read_also_those_in_names(
 @pytest.mark.parametrize("way", ["fetch", "fetch_car", "fetch_tree"])
 async def test_nobody_is_asked_for_what_a_name_has(
     way: str,
-    theirs: LocalStore,  # noqa: F811
-    ours: LocalStore,  # noqa: F811
+    theirs: LocalStore,
+    ours: LocalStore,
 ) -> None:
     root, data = file_in(theirs)
     async with serving(theirs) as gateway:
@@ -92,8 +92,8 @@ async def test_nobody_is_asked_for_what_a_name_has(
 
 
 async def test_a_gateway_gets_no_request_for_a_name(
-    theirs: LocalStore,  # noqa: F811
-    ours: LocalStore,  # noqa: F811
+    theirs: LocalStore,
+    ours: LocalStore,
 ) -> None:
     root, data = file_in(theirs)
     asked: list[str] = []
@@ -113,8 +113,8 @@ async def test_a_gateway_gets_no_request_for_a_name(
 
 
 async def test_a_folder_has_files_in_names(
-    theirs: LocalStore,  # noqa: F811
-    ours: LocalStore,  # noqa: F811
+    theirs: LocalStore,
+    ours: LocalStore,
 ) -> None:
     small = inlined(b"small")
     inner = encode_node(Node([Link(small, b"b", 5)], encode_field(1, UnixFsKind.DIRECTORY.value)))
@@ -181,7 +181,7 @@ def test_outside_of_links_a_name_is_of_sha_256() -> None:
 
 
 def test_a_name_that_spells_anothers_digest_hides_nothing_from_a_pin(
-    theirs: LocalStore,  # noqa: F811
+    theirs: LocalStore,
 ) -> None:
     """A stranger's file that is pinned must not have the owner's own blocks collected."""
     own = theirs.add_block(node((theirs.add_block(b"own leaf"), 8)), DAG_PB)
@@ -194,7 +194,7 @@ def test_a_name_that_spells_anothers_digest_hides_nothing_from_a_pin(
     assert theirs.read_bytes(own, 10) == b"own leaf"
 
 
-def test_names_cost_no_more_than_a_files_size_lets_them(theirs: LocalStore) -> None:  # noqa: F811
+def test_names_cost_no_more_than_a_files_size_lets_them(theirs: LocalStore) -> None:
     """A block of 8,000 names of nodes, which each name two more, ends at the walk's bounds."""
     leaf = theirs.add_block(b"x")
     pair = inlined(node((leaf, 1), (leaf, 1)), DAG_PB)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.unit.storage.test_retrieval import hostile, serving, stalls
+from tests.unit.storage.gateways import hostile, serving, stalls
 
 from atoll.errors import NotFound
 from atoll.storage import FetchConfig, Fetcher, LocalStore

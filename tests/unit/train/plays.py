@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tests.support.games import events_of
+from tests.support.game_events import events_of
 
 from atoll.numerics.segment import Course
 from atoll.protocol import events as ev

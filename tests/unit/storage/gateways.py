@@ -1,0 +1,52 @@
+"""Gateways as tests of fetching start them: honest ones, and such as answer as they like."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from aiohttp import web
+
+from atoll.storage import (
+    FetchConfig,
+    Gateway,
+    LocalStore,
+)
+
+QUICK = FetchConfig(
+    block_timeout_s=0.5, hedge_min_s=0.1, hedge_max_s=0.1, passes=1, connect_timeout_s=0.5
+)
+PATIENT = replace(QUICK, block_timeout_s=300.0, connect_timeout_s=300.0)
+"""For what an honest gateway has to deliver, on a machine however slow."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(store: LocalStore, **options: object) -> AsyncIterator[Gateway]:
+    gateway = Gateway(store, **options)  # type: ignore[arg-type]
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+@asynccontextmanager
+async def hostile(handler: Handler) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_get("/{path:.*}", handler)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def stalls(_: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise web.HTTPOk
