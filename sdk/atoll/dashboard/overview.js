@@ -6,6 +6,8 @@ function jobHead() {
     el("div", { class: "title" }, jobTitle(), el("span", { class: "pill" }, show([...job, "status"], "text")),
       data.job.is_final ? el("span", { class: "pill" }, "nothing changes any more") : null, liveness(), toNetwork()),
     whatLine(),
+    data.what?.about ? el("blockquote", { class: "about" }, show(["what", "about"], "text"),
+      el("footer", { class: "note" }, "the submitter’s words")) : null,
     el("p", { class: "note" }, "As of block ", show([...job, "block", "number"]), ", ", show([...job, "now"], "time"),
       ", on chain ", show([...job, "chain_id"], "text"), ". Submitted by ",
       el("span", { class: "nobreak" }, memberOf(job, "submitter"), copier(data.job.submitter),

@@ -28,7 +28,7 @@ from tests.unit.protocol.script import PROVIDERS, Script
 from atoll.dashboard.member import member_document
 from atoll.dashboard.network_document import network_document
 from atoll.dashboard.page import page
-from atoll.job.event_text import tokens
+from atoll.job.event_text import coin, tokens
 from atoll.job.figures import RoundFigures
 from atoll.job.ledger.overview import Beside, GasSpent, Sample
 from atoll.protocol.losses import loss_bytes
@@ -48,17 +48,19 @@ def ended() -> Script:
     return with_strangers(finished())
 
 
+ABOUT = "For <b>whoever</b> reads stories.\nThe next job trains on more."
 EXPLORER = "https://explorer.example"
 
 
 @pytest.fixture(scope="module")
 def job(ended: Script) -> dict[str, Any]:
     beside = Beside(
-        manifest=make_manifest(),
+        manifest=make_manifest().model_copy(update={"about": ABOUT}),
         sources=("hf://datasets/someone/stories@0123456789abcdef",),
         gas=GasSpent(transactions=31, counted=30, gas=4_123_456, wei=41_234_560_000_000_000),
         sample=Sample("Once upon a time", " there was 1 reef.", 2),
         explorer=EXPLORER,
+        distances={(0, 0): 1.25, (0, 1): 1.375, (1, 0): 0.875, (1, 1): 1.5},
     )
     losses = [
         RoundFigures(0, certified=loss_bytes(5.5)),
@@ -136,6 +138,7 @@ FORMATS = {
     "text": str,
     "count": lambda value: f"{value:,}" if isinstance(value, int) else str(value),
     "tokens": lambda value: tokens(int(value)),
+    "coin": lambda value: coin(int(value)),
     "loss": lambda value: f"{value:.4f}",
     "seconds": lambda value: f"{value} s",
     "duration": duration,
@@ -365,14 +368,14 @@ async def test_the_curve_is_looked_at_closer_and_whole_again(
     assert tab.complaints == []
 
 
-@pytest.mark.parametrize("measure", ["segments", "paid_wei", "seconds"])
+@pytest.mark.parametrize("measure", ["segments", "paid_wei", "seconds", "distance"])
 async def test_each_seat_has_a_curve_of_what_it_did(
     tab: Tab, job: dict[str, Any], measure: str, tmp_path: Path
 ) -> None:
     await show(tab, job, tmp_path)
     await tab.run(f"document.getElementById('seats-{measure}').click()")
     assert await tab.run("document.querySelectorAll('#seats canvas').length") == len(job["seats"])
-    kinds = {"segments": "count", "paid_wei": "tokens", "seconds": "duration"}
+    kinds = {"segments": "count", "paid_wei": "tokens", "seconds": "duration", "distance": "ratio"}
     for key, index in (("Home", 0), ("End", 1)):
         for seat, entry in enumerate(job["seats"]):
             await tab.run(f"document.querySelector('#seat-{seat} .chart').focus()")
