@@ -289,8 +289,9 @@ function drawSeats() {
     const [as, unit] = READ_AS[measure];
     const read = (index) => ["round ", show(["seats", i, "rounds", index, "round"], "text"), ": ",
       show(["seats", i, "rounds", index, measure], as), isKnown(["seats", i, "rounds", index, measure]) ? unit() : null];
-    chart(`seat-${i}`, place, { xs: seat.rounds.map((round) => round.round), lines: [{ kind: "bars", values: seat.rounds.map(value) }],
-      height: 84, label: `Seat ${seat.seat} by round`, read, options: { small: true, beside: 0.6, sync: "seats", range: [0, (most || 1) * 1.1] } });
+    const values = seat.rounds.map(value), newestKnown = values.findLastIndex((known) => known !== null);
+    chart(`seat-${i}`, place, { xs: seat.rounds.map((round) => round.round), lines: [{ kind: "bars", values }],
+      height: 84, label: `Seat ${seat.seat} by round`, read, options: { first: newestKnown < 0 ? Infinity : newestKnown, small: true, beside: 0.6, sync: "seats", range: [0, (most || 1) * 1.1] } });
   });
 }
 
