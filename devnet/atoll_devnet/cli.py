@@ -124,9 +124,16 @@ def run_command(
         skip_windows=skip_windows,
         store=_checked(store),
         has_stranger=stranger,
+        measures=True,
         job=spec if job else fitting(spec, few, most, cheats, lies),
     )
     _run(options, json)
+
+
+ABOUT_THE_DEMO: Final = (
+    "A first look: a tiny model learns to write like Python's standard library. "
+    "Two of its four providers cheat, to show what becomes of that."
+)
 
 
 @app.command()
@@ -148,7 +155,8 @@ def demo(
         skip_windows=True,
         store=_checked(store),
         has_stranger=stranger,
-        job=PRESETS["demo"].but(UNHURRIED),
+        measures=True,
+        job=PRESETS["demo"].but({**UNHURRIED, "about": ABOUT_THE_DEMO}),
     )
     _run(options, json)
 

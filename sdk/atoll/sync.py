@@ -108,6 +108,8 @@ class Job:
     seat_history = _waits(JobHandle.seat_history)
     figures = _waits(JobHandle.figures)
     evaluate = _waits(JobHandle.evaluate)
+    distances = _waits(JobHandle.distances)
+    measure_distances = _waits(JobHandle.measure_distances)
     loss = _waits(JobHandle.loss)
     signs = _waits(JobHandle.signs)
     standings = _waits(JobHandle.standings)

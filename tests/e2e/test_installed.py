@@ -22,4 +22,7 @@ def test_the_demo_runs_from_a_wheel(tmp_path: Path) -> None:
     assert report["job"]["status"] == "done"
     assert all(cheat["caught"] for cheat in report["cheats"])
     assert report["eval"]["loss_end"] <= 0.75 * report["eval"]["loss_start"]
+    assert "Two of its four providers cheat" in report["what"]["about"]
+    far = [seat["rounds"][-1]["distance"] for seat in report["seats"]]
+    assert far[3] > 2 * max(far[:2])  # it turns its update around, five times as long
     assert (Path(report["result_dir"]) / "model.safetensors").is_file()

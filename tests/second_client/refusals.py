@@ -8,7 +8,7 @@ clock, are the contract's to hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from math import comb
 from typing import Any
@@ -72,14 +72,16 @@ def is_amount(value: Any) -> bool:
     return bool(is_text) and int(value) < 1 << 128
 
 
-def of(fields: Mapping[str, Check]) -> Check:
-    """A map of exactly these fields. What is refused is said by its place."""
+def of(fields: Mapping[str, Check], *, optional: Collection[str] = ()) -> Check:
+    """A map of exactly these fields, the optional ones where they are. What is refused is said by
+    its place.
+    """
 
     def check(value: Any) -> bool:
-        if not isinstance(value, Mapping) or set(value) != set(fields):
+        if not isinstance(value, Mapping) or set(value) | set(optional) != set(fields):
             return False
         for name, each in fields.items():
-            if not each(value[name]):
+            if name in value and not each(value[name]):
                 raise ValueError(f"{name} is not what it may be")
         return True
 
@@ -202,6 +204,7 @@ MANIFEST = of(
         "created": integer(0, 2**63 - 1),
         "tables": octets(32),
         "reset_period": integer(1, 2**32 - 1),
+        "about": lambda value: isinstance(value, str) and 1 <= len(value) <= 1000,
         "model": MODEL,
         "lora": or_null(LORA),
         "numerics": of(dict.fromkeys(("code_digest", "probe_digest"), octets(32))),
@@ -218,7 +221,8 @@ MANIFEST = of(
         "codec": CODEC,
         "robust": ROBUST,
         "terms": TERMS,
-    }
+    },
+    optional=("about",),
 )
 
 

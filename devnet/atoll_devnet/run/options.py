@@ -47,6 +47,7 @@ class RunOptions:
         beginning: see `ClusterConfig`.
         skip_windows: move the chain's clock on once everyone who will act in a window has acted.
         has_stranger: somebody with gas and a line does to everyone what anybody can; with Anvil.
+        measures: merge the rounds again, for each update's distance to the merge.
         job: what is submitted; without text it takes the standard library's source.
     """
 
@@ -64,6 +65,7 @@ class RunOptions:
     store: str = "embedded"
     beginning: Path | None = None
     has_stranger: bool = False
+    measures: bool = False
     job: JobSpec = PRESETS["demo"]
 
 

@@ -20,6 +20,7 @@ from atoll.job.draft import Draft
 from atoll.job.handle import JobHandle
 from atoll.job.ledger.ledger import Ledger
 from atoll.job.ledger.overview import Beside, Sample
+from atoll.job.own_distances import measure_here
 from atoll.job.spec import JobSpec
 from atoll.protocol.keeper_calls import keeper_calls
 from atoll.protocol.manifest import Manifest
@@ -50,6 +51,8 @@ GIVE_UP_SECONDS = 15.0
 """So long a job that has begun waits for members when nothing is left that could bring one back."""
 HEAR_SECONDS = 5.0
 """Without an event, until members are asked whether they are at work: a machine may be slow."""
+MEASURE_SECONDS = 60.0
+"""For the distances of a run's rounds: a member that hangs must not hold its report up."""
 LOOK_SECONDS = 0.5
 MAX_SPEND = str(SUBMITTER_TOKENS)
 DECIMALS = 6
@@ -299,7 +302,9 @@ async def finish(running: Running, options: RunOptions) -> Result:
     result = await _result(running, ledger, escrow, result_dir)
     given = Sample(SAMPLE_PROMPT, sample, len(view.settled)) if sample else None
     gas = await Fees().of(running.client.chain, ledger)
-    result = replace(result, beside=Beside(result.manifest, gas=gas, sample=given))
+    distances = await _distances(running) if options.measures else {}
+    beside = Beside(result.manifest, gas=gas, sample=given, distances=distances)
+    result = replace(result, beside=beside)
     report = build_report(result)
     for path in {options.folder / "report.json", options.report or options.folder / "report.json"}:
         write_report(report, path)
@@ -329,6 +334,18 @@ async def _export(running: Running, view: JobView, folder: Path) -> tuple[Path |
         watched.display.line(f"no result: {error}")
         return None, ""
     return folder, sample
+
+
+async def _distances(running: Running) -> dict[tuple[int, int], float]:
+    """By round and seat, of the rounds whose updates members serve still."""
+    watched = running.observer.watched
+    try:
+        async with asyncio.timeout(MEASURE_SECONDS):
+            manifest = Manifest.from_bytes(watched.manifest)
+            await measure_here(running.job, manifest, running.worker)
+    except (AtollError, TimeoutError) as error:
+        watched.display.line(f"not all distances to the merge are measured: {error}")
+    return await running.job.distances()
 
 
 async def _result(

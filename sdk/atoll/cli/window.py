@@ -13,7 +13,8 @@ from atoll.cli.output import Json, emit, say
 from atoll.errors import ChainError, ConfigError
 
 if TYPE_CHECKING:
-    from atoll.job.client import Client
+    from atoll.dashboard.reader import Reader
+    from atoll.dashboard.server import Window
 
 report_app = typer.Typer(add_completion=False, help="A job as one page: one HTML file to keep.")
 dashboard_app = typer.Typer(
@@ -61,6 +62,14 @@ def dashboard(
         str | None,
         typer.Option(help="Show what each newest model goes on with after this; needs torch."),
     ] = None,
+    distances: Annotated[
+        bool,
+        typer.Option(
+            "--distances",
+            help="Fetch every round's updates, merge them again, and show how far each seat's lay "
+            "from the merge; needs torch.",
+        ),
+    ] = False,
     export: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write all pages there, for any web server, and end."),
@@ -75,52 +84,51 @@ def dashboard(
     """Serve the page of a network and of its jobs to this machine's browsers, as they change; or
     write them, for the public, as files.
     """
+    from atoll.dashboard.reader import Reader
+    from atoll.dashboard.server import Window
+
     if every is not None and export is None:
         raise ConfigError("--every is for --export", next_step="add --export DIR")
-    if prompt is not None:
-        _need_train()
+    for name, is_asked in (("--prompt", prompt is not None), ("--distances", distances)):
+        if is_asked:
+            _need_train(name)
 
     async def work() -> None:
         async with network.open() as client:
             if export is not None:
-                await _export(client, prompt, export, every, as_json=json)
+                reader = Reader(client, prompt, measures=distances)
+                await _export(reader, export, every, as_json=json)
                 return
             if job is not None:
                 await client.attach(job).status()
-            await _serve(client, job, prompt, port, as_json=json)
+            start = "" if job is None else f"/job/{job}"
+            await _serve(Window(client, start, prompt, distances), port, as_json=json)
 
     asyncio.run(work())
 
 
-def _need_train() -> None:
-    """Raises ConfigError where no model can be asked here."""
+def _need_train(option: str) -> None:
+    """Raises ConfigError where nothing is computed here."""
     from atoll.job.asking import missing_extra
     from atoll.job.own_evaluation import can_evaluate
 
     if not can_evaluate():
-        raise missing_extra("--prompt")
+        raise missing_extra(option)
 
 
-async def _serve(
-    client: Client, job: int | None, prompt: str | None, port: int, *, as_json: bool
-) -> None:
-    from atoll.dashboard.server import Window, serving
+async def _serve(window: Window, port: int, *, as_json: bool) -> None:
+    from atoll.dashboard.server import serving
 
-    start = "" if job is None else f"/job/{job}"
-    async with serving(Window(client, start, prompt), port) as url:
+    async with serving(window, port) as url:
         emit({"url": url}, url, as_json=as_json)
         say("open it in a browser; Ctrl-C ends it")
         await asyncio.Event().wait()
 
 
-async def _export(
-    client: Client, prompt: str | None, folder: Path, every: int | None, *, as_json: bool
-) -> None:
+async def _export(reader: Reader, folder: Path, every: int | None, *, as_json: bool) -> None:
     """Once; or again and again, whatever the chain does meanwhile."""
     from atoll.dashboard.export import export
-    from atoll.dashboard.reader import Reader
 
-    reader = Reader(client, prompt)
     pages = await export(reader, folder, follows=every is not None)
     emit(
         {"page": str(pages[0]), "pages": len(pages)},

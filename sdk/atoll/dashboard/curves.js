@@ -252,7 +252,10 @@ function besides() {
 
 // --- one small chart a seat ---
 
-const MEASURES = [["segments", "segments"], ["paid_wei", "pay"], ["seconds", "seconds to the commitment"]];
+const MEASURES = [["segments", "segments"], ["paid_wei", "pay"], ["seconds", "seconds to the commitment"], ["distance", "distance to the merge"]];
+const READ_AS = { segments: ["count", () => [" of ", show(["job", "segments"]), " segments"]], paid_wei: ["tokens", () => " tokens"],
+  seconds: ["duration", () => null], distance: ["ratio", () => " times the merge’s length"] };
+const isMeasured = () => data.seats.some((seat) => seat.rounds.some((round) => round.distance !== null));
 const SEATS = 32; // drawn at most: each is a canvas
 
 function seatsSection() {
@@ -265,7 +268,9 @@ function seatsSection() {
       el("div", { class: "small", id: `seat-${i}` }));
   });
   return section("seats", "Seats", "By round what each did. At work is the time from a round’s opening to the seat’s commitment.",
-    el("div", { class: "tools" }, picker("seats", "Show", MEASURES, drawSeats)),
+    isMeasured() ? el("p", { class: "note" }, "The distance to the merge is between a seat’s update and the merged one, in lengths of the merged one: ",
+      "honest ones are alike. It was measured by whoever made this page.") : null,
+    el("div", { class: "tools" }, picker("seats", "Show", isMeasured() ? MEASURES : MEASURES.slice(0, 3), drawSeats)),
     el("div", { class: "seats-grid" }, cards),
     data.seats.length > SEATS ? el("p", { class: "note" }, "The first ", derived(SEATS), " of ", show(["seats"], "size"), " seats are drawn.") : null);
 }
@@ -281,11 +286,12 @@ function drawSeats() {
       place.replaceChildren(el("p", { class: "note" }, "No settled round yet."));
       return;
     }
-    const as = { segments: "count", paid_wei: "tokens", seconds: "duration" }[measure];
+    const [as, unit] = READ_AS[measure];
     const read = (index) => ["round ", show(["seats", i, "rounds", index, "round"], "text"), ": ",
-      show(["seats", i, "rounds", index, measure], as), measure === "segments" ? [" of ", show(["job", "segments"]), " segments"] : measure === "paid_wei" ? " tokens" : null];
-    chart(`seat-${i}`, place, { xs: seat.rounds.map((round) => round.round), lines: [{ kind: "bars", values: seat.rounds.map(value) }],
-      height: 84, label: `Seat ${seat.seat} by round`, read, options: { small: true, beside: 0.6, sync: "seats", range: [0, (most || 1) * 1.1] } });
+      show(["seats", i, "rounds", index, measure], as), isKnown(["seats", i, "rounds", index, measure]) ? unit() : null];
+    const values = seat.rounds.map(value), newestKnown = values.findLastIndex((known) => known !== null);
+    chart(`seat-${i}`, place, { xs: seat.rounds.map((round) => round.round), lines: [{ kind: "bars", values }],
+      height: 84, label: `Seat ${seat.seat} by round`, read, options: { first: newestKnown < 0 ? Infinity : newestKnown, small: true, beside: 0.6, sync: "seats", range: [0, (most || 1) * 1.1] } });
   });
 }
 

@@ -194,7 +194,7 @@ function moneySection() {
     rows.push(["Everybody", ...reasons.map((name) => show(["money", "paid_for_wei", name], "tokens")),
       show(["money", "paid_wei"], "tokens")]);
   }
-  return section("money", "Money", "In tokens, from the job’s own events, counted again by the law of pay.",
+  return section("money", "Money", "In the network’s token, from the job’s own events, counted again by the law of pay.",
     el("p", {}, "Funded ", show(["money", "funded_wei"], "tokens"), " = ", PARTS.map(([, field, name], i) =>
       [i ? " + " : null, name.toLowerCase(), " ", show(["money", field], "tokens")])),
     moneyBar(),

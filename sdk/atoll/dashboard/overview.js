@@ -6,6 +6,8 @@ function jobHead() {
     el("div", { class: "title" }, jobTitle(), el("span", { class: "pill" }, show([...job, "status"], "text")),
       data.job.is_final ? el("span", { class: "pill" }, "nothing changes any more") : null, liveness(), toNetwork()),
     whatLine(),
+    data.what?.about ? el("blockquote", { class: "about" }, show(["what", "about"], "text"),
+      el("footer", { class: "note" }, "the submitter’s words")) : null,
     el("p", { class: "note" }, "As of block ", show([...job, "block", "number"]), ", ", show([...job, "now"], "time"),
       ", on chain ", show([...job, "chain_id"], "text"), ". Submitted by ",
       el("span", { class: "nobreak" }, memberOf(job, "submitter"), copier(data.job.submitter),
@@ -77,9 +79,10 @@ function jobFacts() {
     fact("Tokens a second", show(["speed", "recent_tokens_per_second"], "rate"),
       speed.recent_rounds ? small("over the newest ", show(["speed", "recent_rounds"]), speed.recent_rounds === 1 ? " round" : " rounds") : null),
     fact("A million tokens cost", show(["price", "earned_million_wei"], "tokens"),
-      small(isKnown(["price", "earned_million_wei"]) ? "so far; " : "nothing so far; ", show(["price", "million_wei"], "tokens"), " as planned")),
+      small("of the network’s token, ", isKnown(["price", "earned_million_wei"]) ? "so far; " : "nothing so far; ",
+        show(["price", "million_wei"], "tokens"), " as planned")),
     fact("Share that trained", show(["price", "training_share"], "share"),
-      small("merges and audits ", show(["price", "verification_share"], "share"))),
+      small("of what was earned so far; ", show(["price", "planned_training_share"], "share"), " as planned")),
     fact("Paid of the escrow", show(["money", "paid_wei"], "tokens"),
       small("of ", show(["money", "funded_wei"], "tokens"), " tokens")),
     fact("Gas so far", price.gas ? [show(["price", "gas", "gas"])] : "–",
@@ -111,7 +114,8 @@ function newestLoss() {
   if (!known.length) return ["not known yet"];
   const [last, first] = [known[known.length - 1][1], known[0][1]];
   return [show(["curve", last, lossField(data.curve[last])], "loss"),
-    first === last ? null : small("from ", show(["curve", first, lossField(data.curve[first])], "loss"), ", in nats a token")];
+    small(first === last ? null : ["from ", show(["curve", first, lossField(data.curve[first])], "loss"), ", "],
+      data.curve[last].merged ? null : "before training, ", "in nats a token; lower is better")];
 }
 
 const lossField = (item) =>
@@ -177,7 +181,7 @@ function priceSection() {
     x += width;
     return svg("rect", { x: `${x - width}%`, width: `${width}%`, height: 28, class: `part-${kind}` });
   });
-  return section("price", "Price", "In tokens, as things stand: what was earned for rounds that are settled.",
+  return section("price", "Price", "In the network’s token, as things stand: what was earned for rounds that are settled.",
     isKnown([...path, "training_share"]) ? svg("svg", { class: "bar", role: "img", "aria-label": "What was earned, by training and by merges and audits; the shares follow" }, bars) : null,
     el("dl", { class: "split" },
       SHARES.map(([kind, wei, share, name]) => el("div", {}, el("dt", { class: "key" },

@@ -8,9 +8,12 @@ receipt that no endpoint has, is left out and asked for again later.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import structlog
 
 from atoll.chain.indexed import Indexed
 from atoll.dashboard.fees import Fees
@@ -18,6 +21,7 @@ from atoll.dashboard.member import member_document
 from atoll.dashboard.network_document import network_document
 from atoll.errors import AtollError
 from atoll.job.client import Client
+from atoll.job.handle import JobHandle
 from atoll.job.hub_push import with_sources
 from atoll.job.ledger.json_document import job_document, name_of
 from atoll.job.ledger.overview import Beside, Sample
@@ -29,6 +33,7 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Address, JobId
 from atoll.protocol.views import JobView
 
+log = structlog.get_logger("atoll.dashboard")
 MANIFEST_SECONDS: Final = 3.0
 """For members to send a manifest, before a page is made without."""
 AGAIN_SECONDS: Final = 20.0
@@ -43,17 +48,22 @@ class Reader:
 
     Attributes:
         prompt: what the newest models are asked to go on with; None asks them nothing.
-        waits: for what they write; else it is in a later document.
+        waits: for what they write, and for what is measured; else it is in a later document.
+        measures: merges every round again, for how far each update lay from the merge.
     """
 
     client: Client
     prompt: str | None = None
     waits: bool = True
+    measures: bool = False
     _manifests: dict[JobId, Manifest] = field(default_factory=dict)
     _not_before: dict[JobId, float] = field(default_factory=dict)
     _fees: Fees = field(default_factory=Fees)
     _samples: dict[JobId, Sample] = field(default_factory=dict)
     _asking: dict[JobId, asyncio.Task[None]] = field(default_factory=dict)
+    _merged: dict[JobId, int] = field(default_factory=dict)
+    _gone: dict[JobId, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _measuring: dict[JobId, asyncio.Task[None]] = field(default_factory=dict)
 
     async def job(self, job: JobId) -> dict[str, Any]:
         """The document of a job. Raises ChainError."""
@@ -64,6 +74,7 @@ class Reader:
             sources=self._sources(job),
             gas=await self._fees.of(self.client.chain, ledger, RECEIPTS),
             sample=await self._sample(job, ledger.view),
+            distances=await self._distances(handle, ledger.view),
             explorer=self.client.deployment.explorer,
         )
         return job_document(ledger, figures, name_of(self._names), beside)
@@ -134,3 +145,23 @@ class Reader:
                 await asyncio.sleep(AGAIN_SECONDS)
         finally:
             del self._asking[job]
+
+    async def _distances(self, handle: JobHandle, view: JobView) -> Mapping[tuple[int, int], float]:
+        """Of the rounds that were measured by now; once a round is merged it is measured, too."""
+        job, merged = handle.id, len(view.settled)
+        if self.measures and merged != self._merged.get(job, 0):
+            if job not in self._measuring:
+                self._measuring[job] = asyncio.create_task(self._measure(handle, merged))
+            if self.waits:
+                await self._measuring[job]
+        return await handle.distances()
+
+    async def _measure(self, handle: JobHandle, merged: int) -> None:
+        """Takes as long as it takes to fetch the updates. What fails is tried with the next one."""
+        try:
+            await handle.measure_distances(self._gone[handle.id])
+        except AtollError as error:
+            log.info("no distances are measured", job=handle.id, cause=str(error))
+        finally:
+            self._merged[handle.id] = merged
+            del self._measuring[handle.id]

@@ -66,17 +66,18 @@ class Window:
 
     Attributes:
         start: the path that `/` leads to, where it is not the network.
-        prompt: as `Reader` has it.
+        prompt, measures: as `Reader` has them.
     """
 
     client: Client
     start: str = ""
     prompt: str | None = None
+    measures: bool = False
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _made: dict[str, _Made] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._reader = Reader(self.client, self.prompt, waits=False)
+        self._reader = Reader(self.client, self.prompt, waits=False, measures=self.measures)
 
     async def job(self, job: JobId) -> _Made:
         """The document of a job, as of the newest block. Raises ChainError."""

@@ -7,6 +7,7 @@ what a committee signed with the round after; the rest is the chain's.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,9 @@ SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS own_losses (
     spec BLOB NOT NULL, merged INTEGER NOT NULL, model BLOB NOT NULL, loss BLOB NOT NULL,
     PRIMARY KEY (spec, merged, model)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS own_distances (
+    spec BLOB NOT NULL, model BLOB NOT NULL, seat INTEGER NOT NULL, distance REAL NOT NULL,
+    PRIMARY KEY (spec, model, seat)) WITHOUT ROWID;
 """
 _NOT_EVALUATED: Final = bytes(8)
 """What a verdict says where the job has no held-out text."""
@@ -115,6 +119,23 @@ class Figures:
         ).fetchone()
         return None if row is None else bytes(row[0])
 
+    def note_distances(self, spec: Digest, model: Digest, distances: Mapping[int, float]) -> None:
+        """Keeps how far each update lay from the merge that made a model."""
+        for seat, distance in distances.items():
+            self._db.execute(
+                "INSERT OR IGNORE INTO own_distances VALUES (?, ?, ?, ?)",
+                (spec, model, seat, distance),
+            )
+
+    def distances(self, spec: Digest, model: Digest) -> dict[int, float]:
+        """What was measured here of the merge that made a model, by seat."""
+        return dict(
+            self._db.execute(
+                "SELECT seat, distance FROM own_distances WHERE spec = ? AND model = ?",
+                (spec, model),
+            )
+        )
+
 
 def known(figures: Figures | None, view: JobView) -> list[RoundFigures]:
     """Everything that is known of a job, the initial model first; without figures of this machine
@@ -128,6 +149,15 @@ def known(figures: Figures | None, view: JobView) -> list[RoundFigures]:
         rows.append(RoundFigures(merged, computed, certified_loss(view, merged), before))
     signs = Signs.of(view, [item.bits for item in rows]).rounds
     return [replace(item, signs=sign) for item, sign in zip(rows, (None, *signs), strict=True)]
+
+
+def measured_distances(figures: Figures, view: JobView) -> dict[tuple[int, int], float]:
+    """What was measured here so far, by round and seat."""
+    return {
+        (settled.round, seat): distance
+        for settled in view.settled
+        for seat, distance in figures.distances(view.spec_digest, settled.verdict.state).items()
+    }
 
 
 def certified_loss(view: JobView, merged: int) -> bytes | None:

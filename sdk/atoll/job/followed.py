@@ -17,7 +17,7 @@ import structlog
 from atoll.chain.log_store import LogFilter
 from atoll.errors import ChainError, ConfigError, ManifestError, RpcUnavailable
 from atoll.job.connection import Connection
-from atoll.job.figures import RoundFigures, known, named
+from atoll.job.figures import RoundFigures, known, measured_distances, named
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.job_update import JobUpdate, is_about
 from atoll.job.ledger.history_rows import (
@@ -180,6 +180,12 @@ class FollowedJob:
         as computed here.
         """
         return known(self.client.figures, await self.view())
+
+    async def distances(self) -> dict[tuple[int, int], float]:
+        """How far each seat's update lay from its round's merge, in lengths of the merged update,
+        by round and seat: of the rounds that `measure_distances` has measured here.
+        """
+        return measured_distances(self.client.figures, await self.view())
 
     async def signs(self) -> Signs:
         """What speaks against its models: rounds that are tainted, moved nothing, or after which

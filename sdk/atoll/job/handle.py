@@ -33,6 +33,7 @@ from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.ledger.round_rows import safe_round
 from atoll.job.model_card import NO_LABELS, Labels, Origin
 from atoll.job.money import pay_out, take_back
+from atoll.job.own_distances import measure_here
 from atoll.job.own_evaluation import can_evaluate, evaluate_here, evaluating
 from atoll.job.spec import JobSpec
 from atoll.job.toml_files import parse_toml
@@ -66,6 +67,25 @@ class JobHandle(FollowedJob):
         finally:
             worker.kill()
         return await self.figures()
+
+    async def measure_distances(self, gone: set[int] | None = None) -> None:
+        """Fetches every round's updates, as long as members serve them, merges them again, and
+        keeps how far each lay from the merge, for `distances`.
+
+        Args:
+            gone: rounds that are not asked for; those that nobody serves any more are added.
+
+        Raises:
+            ConfigError: the train extra is missing.
+            ProtocolError: a model or a merge is not the one that a committee signed.
+        """
+        if not can_evaluate():
+            raise missing_extra("merging a round again")
+        worker = Worker()
+        try:
+            await measure_here(self, await self.manifest(), worker, gone)
+        finally:
+            worker.kill()
 
     async def continued(self, folder: str | Path, rounds: int) -> JobSpec:
         """A job like this one, of so many rounds, that starts from its model of now, or where more

@@ -71,6 +71,7 @@ def facts(origin: Origin) -> dict[str, Any]:
     certified = rounds[-1].verdict.state if rounds else None
     return {
         "name": manifest.name,
+        "about": manifest.about,
         "job": view.job_id,
         "chain_id": view.domain.chain_id,
         "rounds_contract": view.domain.rounds,
@@ -156,6 +157,9 @@ def _head(card: dict[str, Any]) -> list[str]:
     ]
     name = json.dumps(card["name"]).replace("`", "'")
     intro = [f"# `{name}`", "", "Trained by strangers with Atoll, and checked by replays.", ""]
+    if card["about"] is not None:
+        about = json.dumps(card["about"]).replace("`", "'")
+        intro += [f"Its submitter says: `{about}`.", ""]
     if card["delivery"] is not None and card["delivery"]["slashed"]:
         intro += [f"Of the result: {card['delivery']['text']}.", ""]
     signs = card["signs"]["lines"]

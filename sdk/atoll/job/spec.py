@@ -46,6 +46,7 @@ from atoll.numerics.state_layout import adapter_shapes, param_shapes
 from atoll.protocol.audit_rates import rate_of_chance
 from atoll.protocol.manifest import (
     MANIFEST_VERSION,
+    MAX_ABOUT,
     MAX_STEPS,
     DataSpec,
     InitSpec,
@@ -84,6 +85,9 @@ class JobSpec(Group):
     """
 
     name: Annotated[str, Field(min_length=1, max_length=64)] = "job"
+    about: Annotated[str, Field(max_length=MAX_ABOUT)] = Field(
+        default="", description="what the job is for, in your words: its page shows them"
+    )
     rounds: Count = 4
     lifetime: Duration | None = Field(default=None, description="until it may be closed unfinished")
     certificate: Literal["ecdsa", "bls"] = Field(
@@ -310,6 +314,7 @@ def _build(
         robust=RobustSpec(rule=method.rule, f=f, kappa=KAPPA),
         tables=_tables(model, inner, spec.rounds),
         terms=_terms(spec, f, amounts, tokens_per_step=inner.batch * model.seq, now=now),
+        about=spec.about or None,
         task=prepared.task,
     )
 

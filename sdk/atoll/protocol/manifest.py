@@ -38,6 +38,9 @@ MAX_STEPS: Final = 1 << 20
 MAX_SAMPLED_BYTES: Final = 1 << 26
 """Of what a seat samples in a round, four a token: who has them audits for less."""
 TokenType = Literal["uint8", "uint16", "uint32"]
+MAX_ABOUT: Final = 1000
+_OPTIONAL: Final = ("about", "task")
+"""Entries that a manifest without them has no null for."""
 _BYTES: Final = {"uint8": 1, "uint16": 2, "uint32": 4}
 _NEXT_STEP = "correct the manifest, or build it with atoll.job.spec"
 
@@ -153,8 +156,9 @@ class Manifest(Spec):
 
     `created` is unix seconds and distinguishes two jobs that are otherwise the same. `tables` is
     the root over what its steps read of schedule and positions (`numerics.tables`). Round r opens
-    from public data, whatever a seat did before, where r is a multiple of `reset_period`. A job of
-    text has no `task`, and nothing in its bytes for it.
+    from public data, whatever a seat did before, where r is a multiple of `reset_period`. `about`
+    is what the submitter tells people. A job without it, or of text without `task`, has nothing in
+    its bytes for them.
     """
 
     version: Literal[1]
@@ -177,6 +181,7 @@ class Manifest(Spec):
         AfterValidator(_check_terms),
         PlainSerializer(terms_to_json_value),
     ]
+    about: Annotated[str, Field(min_length=1, max_length=MAX_ABOUT)] | None = None
     task: TaskSpec | None = None
 
     @model_validator(mode="after")
@@ -220,7 +225,9 @@ class Manifest(Spec):
 
     @model_serializer(mode="wrap")
     def _without_null(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _of_text(write(self)) if self.task is None else write(self)
+        plain: dict[str, Any] = write(self)
+        absent = {name for name in _OPTIONAL if getattr(self, name) is None}
+        return {name: value for name, value in plain.items() if name not in absent}
 
     def _check_init(self) -> None:
         has_both = self.init.seed is not None and self.init.cid is not None
@@ -316,8 +323,9 @@ def _read_manifest(data: bytes) -> Manifest:
     # Services read their job's at every decision, and it is frozen.
     try:
         plain = decode(data, MAX_MANIFEST_BYTES)
-        if isinstance(plain, dict) and plain.get("task", plain) is None:
-            raise ValueError("task: a job of text has none, and no null")
+        for name in _OPTIONAL:
+            if isinstance(plain, dict) and plain.get(name, plain) is None:
+                raise ValueError(f"{name}: a job without has none, and no null")
         return Manifest.model_validate(plain)
     except ValidationError as error:
         first = error.errors()[0]
@@ -326,7 +334,3 @@ def _read_manifest(data: bytes) -> Manifest:
         raise ManifestError(message, next_step=_NEXT_STEP) from error
     except ValueError as error:
         raise ManifestError(f"manifest: {error}", next_step=_NEXT_STEP) from error
-
-
-def _of_text(plain: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in plain.items() if name != "task"}

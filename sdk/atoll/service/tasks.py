@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from atoll.aggregation.distances import distances
 from atoll.aggregation.merge_round import merge_updates
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.dither import DitherKey
@@ -16,10 +17,16 @@ from atoll.numerics.sections import UpdateLayout
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.losses import loss_bytes
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.types import Digest, Verdict, to_bitmap
+from atoll.protocol.types import Digest, SeatIndex, Verdict, to_bitmap
 from atoll.service.duties.evaluation import EVALUATE_STATE
 from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE, FIND_PROGRAM, MEASURE_PACE
-from atoll.service.duties.merge import MERGE_AGAIN, MERGE_ROUND, DoMerge
+from atoll.service.duties.merge import (
+    MEASURE_DISTANCES,
+    MERGE_AGAIN,
+    MERGE_ROUND,
+    DoMerge,
+    MeasuredMerge,
+)
 from atoll.service.duties.replay_seat import REPLAY, DoReplay, EarlierSaid
 from atoll.service.duties.round_start import INSPECT_STATE, MAKE_INITIAL_STATE, RoundStartReady
 from atoll.service.duties.updates import IS_CANONICAL, DoGetUpdate
@@ -140,6 +147,25 @@ def merge_round(command: DoMerge, store_dir: str) -> Verdict:
 def merge_again(command: DoMerge, store_dir: str) -> Verdict:
     """As `merge_round`, and evaluates nothing: its loss is eight zero bytes."""
     return _merged(command, store_dir, is_evaluated=False)
+
+
+@MEASURE_DISTANCES.runs
+def measure_distances(command: DoMerge, store_dir: str) -> MeasuredMerge:
+    """Merges, leaves the model as it is, and says how far each update lies from the merge."""
+    pin_torch()
+    manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
+    model = read_global_state(manifest, command.initial_state, store, outer=False, moments=False)
+    updates = _updates(command, manifest, store)
+    merge = merge_updates(
+        model, updates, record=command.record, data_seed=command.data_seed, manifest=manifest
+    )
+    layout = UpdateLayout.of(manifest, model.shapes, model.round)
+    opened = {
+        seat: layout.open(updates[seat], model, DitherKey(command.data_seed, SeatIndex(seat)))
+        for seat in merge.weights
+    }
+    measured = distances(opened, merge, exponents=model.exponents, codec=manifest.codec)
+    return MeasuredMerge(to_bitmap(merge.inputs.excluded), len(merge.inputs.merged), measured)
 
 
 def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:

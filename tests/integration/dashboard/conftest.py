@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.integration.dashboard.browser import Tab, browsing
-from tests.integration.dashboard.pages import EXPLORER, MEASURED
+from tests.integration.dashboard.pages import ABOUT, EXPLORER, MEASURED
 from tests.support.manifests import make_manifest
 from tests.unit.dashboard.jobs import (
     LIAR,
@@ -35,11 +35,12 @@ def ended() -> Script:
 @pytest.fixture(scope="module")
 def job(ended: Script) -> dict[str, Any]:
     beside = Beside(
-        manifest=make_manifest(),
+        manifest=make_manifest().model_copy(update={"about": ABOUT}),
         sources=("hf://datasets/someone/stories@0123456789abcdef",),
         gas=GasSpent(transactions=31, counted=30, gas=4_123_456, wei=41_234_560_000_000_000),
         sample=Sample("Once upon a time", " there was 1 reef.", 2),
         explorer=EXPLORER,
+        distances={(0, 0): 1.25, (0, 1): 1.375, (1, 0): 0.875, (1, 1): 1.5},
     )
     losses = [
         RoundFigures(0, certified=loss_bytes(5.5)),

@@ -9,7 +9,7 @@ from typing import Any
 from tests.integration.dashboard.browser import Tab
 
 from atoll.dashboard.page import page
-from atoll.job.event_text import tokens
+from atoll.job.event_text import coin, tokens
 
 MEASURED = {
     "utilisation": {"mean": 0.8437},
@@ -21,6 +21,7 @@ MEASURED = {
 }
 
 
+ABOUT = "For <b>whoever</b> reads stories.\nThe next job trains on more."
 EXPLORER = "https://explorer.example"
 
 
@@ -47,7 +48,7 @@ FORMATS = {
     "text": str,
     "count": lambda value: f"{value:,}" if isinstance(value, int) else str(value),
     "tokens": lambda value: tokens(int(value)),
-    "coin": lambda value: tokens(int(value)),
+    "coin": lambda value: coin(int(value)),
     "loss": lambda value: f"{value:.4f}",
     "seconds": lambda value: f"{value} s",
     "duration": duration,

@@ -28,6 +28,8 @@ CHOOSE: Final = """[...document.querySelectorAll('td.cell')]
     .find((cell) => cell.textContent === 'F')
     ?.dispatchEvent(new MouseEvent('mouseover', { bubbles: true }))"""
 """The first square of a holder that was slashed, which tells why below the grid."""
+DISTANCES: Final = "document.getElementById('seats-distance')?.click()"
+"""Where they were measured."""
 WIDE, NARROW = 1400, 390
 
 
@@ -64,6 +66,7 @@ async def _take(tab: Tab, url: str, picture: Picture) -> None:
     await tab.look_like(width=picture.width, dark=picture.dark)
     await tab.open(url)
     await tab.run(CHOOSE)
+    await tab.run(DISTANCES)
     clip = {"x": 0, "y": 0, "width": picture.width, "height": picture.height, "scale": 1}
     kind = picture.name.rsplit(".")[-1]
     how = {"format": kind} | ({"quality": QUALITY} if kind == "webp" else {})

@@ -252,14 +252,14 @@ async def test_the_curve_is_looked_at_closer_and_whole_again(
     assert tab.complaints == []
 
 
-@pytest.mark.parametrize("measure", ["segments", "paid_wei", "seconds"])
+@pytest.mark.parametrize("measure", ["segments", "paid_wei", "seconds", "distance"])
 async def test_each_seat_has_a_curve_of_what_it_did(
     tab: Tab, job: dict[str, Any], measure: str, tmp_path: Path
 ) -> None:
     await show(tab, job, tmp_path)
     await tab.run(f"document.getElementById('seats-{measure}').click()")
     assert await tab.run("document.querySelectorAll('#seats canvas').length") == len(job["seats"])
-    kinds = {"segments": "count", "paid_wei": "tokens", "seconds": "duration"}
+    kinds = {"segments": "count", "paid_wei": "tokens", "seconds": "duration", "distance": "ratio"}
     for key, index in (("Home", 0), ("End", 1)):
         for seat, entry in enumerate(job["seats"]):
             await tab.run(f"document.querySelector('#seat-{seat} .chart').focus()")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.integration.dashboard.browser import Tab
-from tests.integration.dashboard.pages import EXPLORER, FORMATS, show
+from tests.integration.dashboard.pages import ABOUT, EXPLORER, FORMATS, show
 from tests.unit.dashboard.jobs import (
     HOSTILE,
 )
@@ -58,10 +58,12 @@ async def test_a_stranger_reads_what_matters_first(
     head = await tab.run("document.getElementById('head').innerText")
     what, speed, price = job["what"], job["speed"], job["price"]
     for said in (
-        what["name"], f"{what['parameters']:,} parameters", f"{what['train_tokens']:,} tokens",
+        what["name"], *ABOUT.splitlines(),
+        f"{what['parameters']:,} parameters", f"{what['train_tokens']:,} tokens",
         "provider 0, provider 1", FORMATS["loss"](job["curve"][2]["certified"]),
         f"Trained {FORMATS['minute'](speed['trained_by'])}",
         FORMATS["tokens"](price["earned_million_wei"]), FORMATS["share"](price["training_share"]),
+        FORMATS["tokens"](price["million_wei"]), FORMATS["share"](price["planned_training_share"]),
         FORMATS["count"](price["gas"]["gas"]),
     ):  # fmt: skip
         assert said in head, said

@@ -34,6 +34,7 @@ class ScriptedClient:
         may_answer: unset, nothing is answered at all.
         read: how often all events were.
         manifest: what members serve; None where nobody has it.
+        measured: by round and seat, of the rounds that were measured.
         deployment: with an explorer and names, where the network has them.
     """
 
@@ -42,6 +43,7 @@ class ScriptedClient:
     manifest: Manifest | None = None
     deployment: Deployment = field(default_factory=lambda: Deployment(31337, 0, {}))
     prompts: list[str] = field(default_factory=list)
+    measured: dict[tuple[int, int], float] = field(default_factory=dict)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     read: int = 0
 
@@ -133,6 +135,18 @@ class _Handle:
             raise NotFound("no gateway has the model")
         self.client.prompts.append(prompt)
         return f"and {len(self.client.prompts)}"
+
+    async def measure_distances(self, gone: set[int]) -> None:
+        """A round whose updates are served: where the manifest is."""
+        for settled in self.client.script.net.view.settled:
+            if self.client.manifest is None:
+                gone.add(settled.round)
+                continue
+            for seat in settled.reveals:
+                self.client.measured[settled.round, seat] = 1 + seat / 4
+
+    async def distances(self) -> dict[tuple[int, int], float]:
+        return self.client.measured
 
     async def ledger(self) -> Ledger:
         await self.view()

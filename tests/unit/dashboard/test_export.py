@@ -88,9 +88,10 @@ def test_every_without_a_folder_is_refused(
     assert "--every is for --export" in str(run(client, monkeypatch, "--every", "5").exception)
 
 
-def test_a_prompt_without_torch_says_what_is_missing(
-    client: ScriptedClient, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("words", [("--prompt", "Once"), ("--distances",)])
+def test_what_is_computed_here_without_torch_says_what_is_missing(
+    client: ScriptedClient, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("atoll.job.own_evaluation.can_evaluate", lambda: False)
-    told = str(run(client, monkeypatch, "--prompt", "Once").exception)
-    assert "--prompt needs torch" in told
+    told = str(run(client, monkeypatch, *words).exception)
+    assert f"{words[0]} needs torch" in told

@@ -60,6 +60,12 @@ def test_what_is_trained_is_the_manifests() -> None:
     assert f"{manifest.inner.steps} steps of {manifest.inner.batch} sequences" in words
 
 
+def test_what_its_submitter_says_is_the_manifests(ended: Script) -> None:
+    said = make_manifest().model_copy(update={"about": "Stories of a reef."})
+    for manifest, about in ((said, "Stories of a reef."), (make_manifest(), None)):
+        assert document_of(ended, beside=Beside(manifest=manifest))["what"]["about"] == about
+
+
 def test_a_manifest_that_nobody_serves_is_left_out(told: dict[str, Any]) -> None:
     assert told["what"] is None
 
@@ -173,6 +179,15 @@ def test_seats_sums_are_those_of_their_history(ended: Script, told: dict[str, An
     assert [r["segments"] for r in told["seats"][2]["rounds"]] == [ended.net.terms.segments, 0]
 
 
+def test_a_seats_distances_are_those_that_were_measured(ended: Script) -> None:
+    measured = {(0, 1): 1.25, (1, 0): 0.5}
+    seats = document_of(ended, beside=Beside(distances=measured))["seats"]
+    for seat in seats:
+        for row in seat["rounds"]:
+            assert row["distance"] == measured.get((row["round"], seat["seat"]))
+    assert [row["distance"] for row in seats[1]["rounds"]] == [1.25, None]
+
+
 # --- gas ---
 
 
@@ -232,6 +247,25 @@ async def test_a_served_page_does_not_wait_for_what_a_model_writes(ended: Script
     assert (await reader.job(ended.net.job))["sample"] is None
     await asyncio.gather(*reader._asking.values())
     assert (await reader.job(ended.net.job))["sample"]["text"] == "and 1"
+
+
+async def test_distances_are_measured_where_they_are_asked_for(ended: Script) -> None:
+    """Once a settled round; a page that others wait for has them a document later."""
+    client = ScriptedClient(ended, manifest=make_manifest())
+    assert _distances(await Reader(client.as_client).job(ended.net.job)) == []
+    served = Reader(client.as_client, waits=False, measures=True)
+    assert _distances(await served.job(ended.net.job)) == []
+    await asyncio.gather(*served._measuring.values())
+    told = _distances(await served.job(ended.net.job))
+    assert told == [1 + seat / 4 for seat in (0, 1, 2, 3) for _ in range(1 if seat == 2 else 2)]
+    assert not served._measuring  # all is measured
+    written = Reader(ScriptedClient(ended, manifest=make_manifest()).as_client, measures=True)
+    assert _distances(await written.job(ended.net.job)) == told
+
+
+def _distances(document: dict[str, Any]) -> list[float]:
+    rows = [row["distance"] for seat in document["seats"] for row in seat["rounds"]]
+    return [distance for distance in rows if distance is not None]
 
 
 # --- a network's days ---

@@ -109,6 +109,13 @@ def test_a_name_is_one_line_and_no_markup(origin: Origin) -> None:
     assert [line for line in lines if line.startswith("# ")] == ['# `"a\'\\n# b"`']
 
 
+def test_what_its_submitter_says_is_one_line_and_no_markup(origin: Origin) -> None:
+    manifest = origin.manifest.model_copy(update={"about": "for `you`\n# b"})
+    card = model_card(Origin(origin.ledger, manifest, 1, ()))
+    assert "Its submitter says: `\"for 'you'\\n# b\"`." in card.splitlines()
+    assert "Its submitter says" not in model_card(Origin(origin.ledger, origin.manifest, 1, ()))
+
+
 def _tables(text: str) -> dict[str, list[list[str]]]:
     """The rows of each section's table, without its head."""
     found: dict[str, Any] = {}

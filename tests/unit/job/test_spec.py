@@ -47,6 +47,17 @@ def test_the_demo_s_manifest_has_the_bytes_that_it_always_had() -> None:
     assert demo.resolve(DATA, None, NUMERICS, NOW).digest().hex() == DEMO_DIGEST
 
 
+def test_what_is_said_about_a_job_is_in_its_manifest() -> None:
+    words = 'Stories of a "reef".\nFor everybody.'
+    demo, _ = priced(preset("demo").but({"about": words}))
+    manifest = JobSpec.of(parse_toml(to_toml(demo))).resolve(DATA, None, NUMERICS, NOW)
+    assert Manifest.from_bytes(manifest.to_bytes()).about == words
+    silent, _ = priced(preset("demo"))
+    assert b"about" not in silent.resolve(DATA, None, NUMERICS, NOW).to_bytes()
+    with pytest.raises(ConfigError, match="about"):
+        JobSpec.of({"about": "w" * 1001})
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_written_and_read_back(name: str, tmp_path: Path) -> None:
     path = tmp_path / "job.toml"

@@ -65,6 +65,7 @@ AT_THE_BOUND: dict[str, Callable[[Plain], object]] = {
     ),
     "gated ffn": put("model", "ffn", value=INNER_LIMIT // 2),
     "plain ffn": lambda plain: plain["model"].update(mlp="relu2", ffn=1 << 17),
+    "all that may be said about it": put("about", value="ö" * 1000),
     "initial weights by content": lambda plain: plain["init"].update(
         seed=None, cid=cid("weights"), root=bytes(32)
     ),
@@ -229,6 +230,10 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
     "adapters of alpha zero": lambda plain: adapted(plain, alpha="0"),
     "an unknown version": put("version", value=2),
     "an empty name": put("name", value=""),
+    "nothing said about it": put("about", value=""),
+    "null said about it": put("about", value=None),
+    "a number said about it": put("about", value=7),
+    "too much said about it": put("about", value="ö" * 1001),
     "numerics without a probe": put("numerics", "probe_digest", value=None),
     "numerics of a mode": put("numerics", "mode", value="exact"),
 }

@@ -61,7 +61,7 @@ def job_document(
         "curve": [item.to_json_value() for item in figures],
         "rounds": rows,
         "grid": grid,
-        "seats": seats_document(ledger, grid["first"], name),
+        "seats": seats_document(ledger, grid["first"], name, beside.distances),
         "members": [_member(holder, ledger, work, name) for holder in _holders(view)],
         "games": [_game(game, ledger, name) for _, game in sorted(view.games.items())],
         "money": money_document(ledger, name) | {"moves": _moves(ledger, name)},

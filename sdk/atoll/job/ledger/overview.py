@@ -6,8 +6,8 @@ its terms and the chain's clock. An estimate says so in its name or its words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from atoll.job.ledger.ledger import Ledger
@@ -61,6 +61,8 @@ class Beside:
         manifest: None where nobody serves it.
         sources: what the submitter's job file names on the Hub.
         sample: what the newest model goes on with after a prompt; None where nobody asked it.
+        distances: how far an update lay from its round's merge, in lengths of the merged update, by
+            round and seat, as far as somebody measured it.
         explorer: where the chain can be looked at; empty where the deployment names none.
     """
 
@@ -69,6 +71,7 @@ class Beside:
     gas: GasSpent | None = None
     sample: Sample | None = None
     explorer: str = ""
+    distances: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
 
 NOTHING_BESIDE: Final = Beside()
@@ -103,6 +106,7 @@ def _what(manifest: Manifest, sources: Sequence[str]) -> dict[str, Any]:
     model, data, lora = manifest.model, manifest.data, manifest.lora
     return {
         "name": manifest.name,
+        "about": manifest.about,
         "created": manifest.created,
         "kind": model.kind,
         "parameters": param_count(model),

@@ -27,7 +27,7 @@ class SeatSums:
         account: who held it last.
         tokens, paid_wei: that it trained on and is paid for, as things stand.
         busy_seconds: from the openings of settled rounds to its commitments, in the chain's time.
-        rounds: by round segments, pay and these seconds.
+        rounds: by round segments, pay, these seconds and the distance to the merge.
     """
 
     seat: int
@@ -38,8 +38,11 @@ class SeatSums:
     rounds: list[dict[str, Any]] = field(default_factory=list)
 
 
-def seats_document(ledger: Ledger, first: int, name: Names) -> list[dict[str, Any]]:
-    """Every seat: all settled rounds in sums, those from `first` on by round.
+def seats_document(
+    ledger: Ledger, first: int, name: Names, distances: Mapping[tuple[int, int], float]
+) -> list[dict[str, Any]]:
+    """Every seat: all settled rounds in sums, those from `first` on by round, with how far its
+    update lay from the round's merge, where that is known.
 
     `utilisation` is the part of all settled rounds' time that lay between a round's opening and the
     seat's commitment; a round without one counts as none.
@@ -52,6 +55,9 @@ def seats_document(ledger: Ledger, first: int, name: Names) -> list[dict[str, An
     if view.open is not None:
         for seat, holder in view.open.seats.items():
             seats[seat].account = view.providers[holder].account
+    for sums in seats:
+        for row in sums.rounds:
+            row["distance"] = distances.get((row["round"], sums.seat))
     return [_document(sums, whole, name) for sums in seats]
 
 

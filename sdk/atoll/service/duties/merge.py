@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 MERGE_ROUND: Final[Task[[DoMerge, str], Verdict]] = Task("merge-round.v1", "atoll.service.tasks")
 MERGE_AGAIN: Final[Task[[DoMerge, str], Verdict]] = Task("merge-again.v1", "atoll.service.tasks")
+MEASURE_DISTANCES: Final[Task[[DoMerge, str], MeasuredMerge]] = Task(
+    "measure-distances.v1", "atoll.service.tasks"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,17 @@ class RoundMerged(Entry):
 
     kind: ClassVar[str] = "merged.v1"
     verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredMerge:
+    """Which seats a merge excluded, how many it merged, and how far each update lies from it, in
+    lengths of the merged update.
+    """
+
+    excluded: int
+    merged: int
+    distances: dict[int, float]
 
 
 @dataclass(frozen=True, slots=True)
