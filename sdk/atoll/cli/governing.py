@@ -154,8 +154,8 @@ def propose(
     if (bool(settings), policy is not None, forbid is not None, drop).count(True) != 1:
         raise ConfigError(
             "what is proposed?",
-            next_step="pass --set KEY=VALUE, as often as you like, --policy ADDRESS, --forbid ADDRESS "
-            "or --drop",
+            next_step="pass --set KEY=VALUE, as often as you like, --policy ADDRESS, --forbid "
+            "ADDRESS or --drop",
         )
     if drop:
         _carried_out(way, json, _dropping)
