@@ -43,6 +43,8 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
     }
 
     uint256 private constant ENTRY_BYTES = 35;
+    uint256 private constant MAX_EXCUSES = 3; // of an account in a job
+    uint256 private constant TIME_BITS = 40;
     uint16 private constant VALID = type(uint16).max;
     uint256 private constant HASH = type(uint256).max << 48; // 26 bytes of the audit report, of the opened body's or the key's hash;
     uint256 private constant OPENED = 1 << 47; // then whether it is opened;
@@ -60,6 +62,7 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
     mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) private _keys;
     mapping(bytes32 duty => Contest) private _contests;
     mapping(uint256 jobId => mapping(uint32 round => Done)) private _done;
+    mapping(uint256 jobId => mapping(address => uint256)) private _excuses; // ends of OPEN, unix seconds
 
     error NotOpen(uint256 from, uint256 to, uint256 now_);
     error NotYours(uint32 id, address account, address caller);
@@ -86,6 +89,7 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
     error NotDrawn(uint16 seat, uint32 round);
     error WasAudited(uint16 seat, uint32 id);
     error Standstill(uint256 done, uint256 owing);
+    error AlreadyExcused(address account, uint256 openEnd);
     error NotDropped(uint16 seat, uint32 id);
     error NotProven(uint16 seat, uint32 id);
 
@@ -154,9 +158,31 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
             _requireBody(stored, body);
             if (_find(body, seat) < body.length) revert WasAudited(seat, id);
         }
-        (uint256 opened, uint256 owing) = (_done[jobId][round].opened, _auditors(record));
-        if (2 * opened < owing) revert Standstill(opened, owing);
+        bool isStandstill = 2 * uint256(_done[jobId][round].opened) < _auditors(record);
+        if (isStandstill && _excuse(Where(jobId, round), id, m.account, record.drawn.popcount())) return;
         members.penalise(jobId, Role.VERIFIER, id, round, MissedDuty.AUDIT);
+    }
+
+    /// @dev Most auditors were away: of one or two that says little. The chain stood still if most
+    /// keys are missing, too. Else it moved again before KEYS was over, so what stopped it is behind
+    /// each OPEN that ended within the length of KEYS of this one: one excuse is for all of these.
+    /// @return whether the account had one left
+    function _excuse(Where memory where, uint32 id, address account, uint256 drawn) private returns (bool) {
+        Times memory t = rounds.timesOf(where.jobId, where.round);
+        _requireBetween(t.keysEnd, t.windowEnd);
+        uint256 keys = _done[where.jobId][where.round].keys;
+        if (2 * keys < drawn) revert Standstill(keys, drawn);
+        uint256 excuses = _excuses[where.jobId][account];
+        uint256 shift = 0;
+        for (; excuses >> shift != 0; shift += TIME_BITS) {
+            uint256 other = uint40(excuses >> shift);
+            uint256 apart = other > t.openEnd ? other - t.openEnd : t.openEnd - other;
+            if (apart < t.keysEnd - t.openEnd) revert AlreadyExcused(account, other);
+        }
+        if (shift == MAX_EXCUSES * TIME_BITS) return false;
+        _excuses[where.jobId][account] = excuses | uint256(t.openEnd) << shift;
+        _log(where.jobId, abi.encode(Excused.selector, where.jobId, account, id), abi.encode(where.round));
+        return true;
     }
 
     /// @inheritdoc IAudits

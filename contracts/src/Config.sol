@@ -36,6 +36,7 @@ contract Config is IConfig, Ownable2Step {
     uint64 private _paramsApplicableAt;
     uint64 private _policyApplicableAt;
     address private _proposedPolicy;
+    bool private _isToBeAllowed;
 
     error OutOfBounds(string name, uint256 value, uint256 lowest, uint256 highest);
     error NothingProposed();
@@ -62,7 +63,7 @@ contract Config is IConfig, Ownable2Step {
         emit ParamsApplied(params_);
         for (uint256 i = 0; i < policies.length; i++) {
             isPolicy[policies[i]] = true;
-            emit PolicyAllowed(policies[i]);
+            emit PolicySet(policies[i], true);
         }
     }
 
@@ -75,10 +76,10 @@ contract Config is IConfig, Ownable2Step {
     }
 
     /// @inheritdoc IConfig
-    function proposePolicy(address policy) external onlyOwner {
-        _proposedPolicy = policy;
+    function proposePolicy(address policy, bool isAllowed) external onlyOwner {
+        (_proposedPolicy, _isToBeAllowed) = (policy, isAllowed);
         _policyApplicableAt = uint64(block.timestamp) + changeDelay;
-        emit PolicyProposed(policy, _policyApplicableAt);
+        emit PolicyProposed(policy, isAllowed, _policyApplicableAt);
     }
 
     /// @inheritdoc IConfig
@@ -100,8 +101,8 @@ contract Config is IConfig, Ownable2Step {
     function applyPolicy() external {
         _requireDue(_policyApplicableAt);
         _policyApplicableAt = 0;
-        isPolicy[_proposedPolicy] = true;
-        emit PolicyAllowed(_proposedPolicy);
+        isPolicy[_proposedPolicy] = _isToBeAllowed;
+        emit PolicySet(_proposedPolicy, _isToBeAllowed);
     }
 
     /// @inheritdoc IConfig
@@ -121,8 +122,8 @@ contract Config is IConfig, Ownable2Step {
     }
 
     /// @inheritdoc IConfig
-    function proposedPolicy() external view returns (address policy, uint64 applicableAt) {
-        return (_proposedPolicy, _policyApplicableAt);
+    function proposedPolicy() external view returns (address policy, bool isAllowed, uint64 applicableAt) {
+        return (_proposedPolicy, _isToBeAllowed, _policyApplicableAt);
     }
 
     /// @inheritdoc IConfig

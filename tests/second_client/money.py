@@ -105,6 +105,11 @@ def miss_costs(bond: int, penalty_bps: int, missed: Sequence[int], round: int) -
     return total
 
 
+def is_excused(excuses: Sequence[int], open_end: int, key_seconds: int) -> bool:
+    """Whether one of these, ends of OPEN, is for the standstill of a round whose OPEN ends then."""
+    return any(abs(open_end - end) < key_seconds for end in excuses)
+
+
 def _earlier(missed: Sequence[int], round: int) -> int:
     """E of a round: missed duties of the eight before it."""
     return sum(missed.count(back) for back in range(round - 8, round))

@@ -213,6 +213,10 @@ def paid(roll: Roll) -> Iterator[Pair]:
     account, round = missed_duties.MissRecord(Counter(map(RoundIndex, missed))), roll.randrange(30)
     mine = money.miss_costs(bond, bps, missed, round)
     yield mine, account.charge(RoundIndex(round), bond, bps)
+    ends = [roll.randrange(200) for _ in range(roll.randrange(4))]
+    end, keys = roll.randrange(200), roll.randrange(1, 50)
+    excused = missed_duties.MissRecord(excuses=frozenset(ends)).is_excused(end, end + keys)
+    yield money.is_excused(ends, end, keys), excused
 
 
 FUNCTIONS: tuple[Callable[[Roll], Iterator[Pair]], ...] = (

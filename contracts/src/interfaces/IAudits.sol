@@ -28,6 +28,10 @@ interface IAudits {
     event ContestSettled(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat, bool wrong);
     /// @notice A drawn seat showed no key in time, and loses the round's pay.
     event Struck(uint256 indexed jobId, uint32 indexed round, uint16 indexed seat);
+    /// @notice A verifier said nothing about a drawn seat, as most of the round's auditors: one of
+    /// its three excuses in the job.
+    /// @param id of the verifier
+    event Excused(uint256 indexed jobId, address indexed account, uint32 indexed id, uint32 round);
     /// @notice A verifier did not play what it said of a seat.
     /// @param id of the verifier
     event Dropped(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat);
@@ -73,7 +77,8 @@ interface IAudits {
     /// loses the round's pay and misses.
     /// @custom:caller anyone, once
     function reportMissingKey(Shown calldata shown) external;
-    /// @notice Anyone, after openEnd: the auditor of a drawn seat said nothing about it.
+    /// @notice Anyone, after openEnd: the auditor of a drawn seat said nothing about it. Where most
+    /// auditors of the round said nothing it is after keysEnd, and an excuse while there is one.
     /// @param body what it opened; empty for nothing
     /// @custom:caller anyone, once
     function absent(

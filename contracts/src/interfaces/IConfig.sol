@@ -19,15 +19,17 @@ struct Params {
 interface IConfig {
     event ParamsProposed(Params params, uint64 applicableAt);
     event ParamsApplied(Params params);
-    event PolicyProposed(address policy, uint64 applicableAt);
-    event PolicyAllowed(address policy);
+    event PolicyProposed(address policy, bool isAllowed, uint64 applicableAt);
+    event PolicySet(address policy, bool isAllowed);
     event ProposalDropped();
     event PauseSet(bool paused);
 
     /// @custom:caller the network's owner
     function proposeParams(Params calldata proposed) external;
+    /// @notice Allows a policy, or takes one back: no new job may name it then, and jobs that do go
+    /// on with it.
     /// @custom:caller the network's owner
-    function proposePolicy(address policy) external;
+    function proposePolicy(address policy, bool isAllowed) external;
     /// @custom:caller the network's owner
     function dropProposals() external;
     /// @notice Anyone, once the delay has passed.
@@ -51,7 +53,7 @@ interface IConfig {
     /// @custom:caller anyone
     function proposedParams() external view returns (Params memory proposed, uint64 applicableAt);
     /// @custom:caller anyone
-    function proposedPolicy() external view returns (address policy, uint64 applicableAt);
+    function proposedPolicy() external view returns (address policy, bool isAllowed, uint64 applicableAt);
     /// @custom:caller anyone
     function isPolicy(address policy) external view returns (bool);
     /// @notice Seconds between asking for stake back and getting it; fixed at deployment.

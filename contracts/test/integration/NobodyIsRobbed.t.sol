@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {Audits} from "../../src/Audits.sol";
 import {Members} from "../../src/Members.sol";
+import {IAudits} from "../../src/interfaces/IAudits.sol";
 import {Stakes} from "../../src/Stakes.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Shown} from "../../src/libraries/Reveals.sol";
@@ -169,6 +170,80 @@ contract NobodyIsRobbedTest is Network {
 
     function test_aChainThatStandsStillForTwoHoursTakesNoBond() public allHome onlyTheGuiltyPay {
         _chainThatStandsStill(2 hours);
+    }
+
+    /// @return jobId whose pool is one verifier, which settled so many rounds, so far apart, and
+    /// audited none
+    function _alone(uint32 count, uint256 apart) private returns (uint256 jobId) {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.f, t.slots, t.minVerifiers) = (count + 1, 0, 1, 1);
+        (t.trainSeconds, t.windowSeconds) = (5_000, 9_000);
+        jobId = start(t, 4, 1);
+        for (uint32 n = 0; n < count; n++) {
+            play(jobId);
+            vm.warp(block.timestamp + apart);
+        }
+    }
+
+    function _showKeys(uint256 jobId, uint32 round) private {
+        vm.warp(rounds.timesOf(jobId, round).openEnd);
+        for (uint16 seat = 0; seat < 4; seat++) {
+            showKey(jobId, round, seat);
+        }
+    }
+
+    function _absent(uint256 jobId, uint32 round) private {
+        audits.absent(jobId, round, 1, 0, said[jobId][round].record, "");
+    }
+
+    /// A verifier that is alone in its rounds and stays away: its silence says no chain stood still.
+    function test_aLoneAuditorIsExcusedThreeTimesAJob() public allHome onlyTheGuiltyPay {
+        uint256 jobId = _alone(5, 100);
+        for (uint32 round = 0; round < 5; round++) {
+            _showKeys(jobId, round);
+            vm.expectPartialRevert(Audits.NotOpen.selector);
+            _absent(jobId, round);
+            if (round == 3) blame(verifier(0));
+            vm.warp(rounds.timesOf(jobId, round).keysEnd);
+            if (round < 3) {
+                vm.expectEmit();
+                emit IAudits.Excused(jobId, verifier(0), 1, round);
+            }
+            if (round < 4) _absent(jobId, round);
+            same(BOND - members.bondOf(jobId, Role.VERIFIER, 1), round < 3 ? 0 : 1 ether, "the fourth costs");
+            bool isLeaving = members.holderOf(jobId, Role.VERIFIER, 1).to != type(uint24).max;
+            check(isLeaving == (round >= 3), "and the slot");
+        }
+    }
+
+    /// While a chain stands still many rounds' OPEN may end: for all of them that is one excuse.
+    function test_aStandstillIsOneExcuseForAllOfItsRounds() public allHome onlyTheGuiltyPay {
+        uint256 jobId = _alone(20, 0);
+        vm.warp(rounds.timesOf(jobId, 19).openEnd); // it stood still since the first one's AUDIT
+        for (uint32 round = 0; round < 20; round++) {
+            for (uint16 seat = 0; seat < 4; seat++) {
+                showKey(jobId, round, seat);
+            }
+        }
+        vm.warp(rounds.timesOf(jobId, 19).keysEnd);
+        uint256 excuses = 0;
+        for (uint32 round = 20; round > 0; round--) {
+            try audits.absent(jobId, round - 1, 1, 0, said[jobId][round - 1].record, "") {
+                excuses++;
+            } catch {}
+        }
+        same(excuses, 1, "whatever is reported first");
+    }
+
+    /// Where it stands in KEYS, too, the seats' keys show it, and no excuse is used.
+    function test_whereKeysAreMissingTooNoExcuseIsUsed() public allHome onlyTheGuiltyPay {
+        uint256 jobId = _alone(7, 100);
+        for (uint32 round = 0; round < 7; round++) {
+            if (round % 2 == 1) _showKeys(jobId, round);
+            vm.warp(rounds.timesOf(jobId, round).keysEnd);
+            if (round % 2 == 0) vm.expectPartialRevert(Audits.Standstill.selector);
+            _absent(jobId, round);
+        }
     }
 
     /// A majority of seats that does nothing holds a round up three times, and no longer.

@@ -56,21 +56,45 @@ contract AdminTest is Network {
     }
 
     function test_P39_policiesWaitForTheDelayToo() public allHome {
-        config.proposePolicy(heir);
+        config.proposePolicy(heir, true);
         vm.expectPartialRevert(Config.TooEarly.selector);
         config.applyPolicy();
         vm.warp(block.timestamp + CHANGE_DELAY);
         config.applyPolicy();
         check(config.isPolicy(heir), "allowed");
-        config.proposePolicy(SUBMITTER);
-        (address said, uint64 since) = config.proposedPolicy();
-        check(said == SUBMITTER && since == block.timestamp + CHANGE_DELAY, "read by everybody");
+        config.proposePolicy(SUBMITTER, true);
+        (address said, bool isAllowed, uint64 since) = config.proposedPolicy();
+        check(said == SUBMITTER && isAllowed && since == block.timestamp + CHANGE_DELAY, "read by everybody");
         config.dropProposals();
-        (, since) = config.proposedPolicy();
+        (,, since) = config.proposedPolicy();
         same(since, 0, "dropped");
         vm.warp(block.timestamp + CHANGE_DELAY);
         vm.expectRevert(Config.NothingProposed.selector);
         config.applyPolicy();
+    }
+
+    /// Of a policy that turns out wrong: no new job names it, and those that have it go on.
+    function test_aPolicyIsTakenBackAfterTheDelay() public allHome {
+        uint256 jobId = start();
+        config.proposePolicy(address(policy), false);
+        vm.expectPartialRevert(Config.TooEarly.selector);
+        config.applyPolicy();
+        create(defaultTerms());
+        vm.warp(block.timestamp + CHANGE_DELAY);
+        vm.prank(heir);
+        config.applyPolicy();
+        check(!config.isPolicy(address(policy)), "taken back");
+        Terms memory t = defaultTerms();
+        vm.expectRevert(abi.encodeWithSelector(Jobs.PolicyNotAllowed.selector, address(policy)));
+        vm.prank(SUBMITTER);
+        jobs.create("spec", "cid", t, address(policy), 1e30);
+        rounds.advance(jobId);
+        commitAll(jobId, rounds.state(jobId).seated);
+        inPhase(jobId, Phase.REVEAL);
+        config.proposePolicy(address(policy), true);
+        vm.warp(block.timestamp + CHANGE_DELAY);
+        config.applyPolicy();
+        create(defaultTerms());
     }
 
     function testFuzz_P39_settersAreBounded(uint16 penalty, uint16 share, uint32[3] memory clocks, uint128 bond)

@@ -148,8 +148,11 @@ class AccountCalls(CallBuilder):
     def propose_params(self, proposed: Params) -> Call:
         return self.build("proposeParams", proposed, contract="Config")
 
-    def propose_policy(self, policy: Address) -> Call:
-        return self.build("proposePolicy", policy, contract="Config")
+    def propose_policy(self, policy: Address, is_allowed: bool) -> Call:
+        """Allows a policy, or takes one back: no new job may name it then, and jobs that do go on
+        with it.
+        """
+        return self.build("proposePolicy", policy, is_allowed, contract="Config")
 
     def drop_proposals(self) -> Call:
         return self.build("dropProposals", contract="Config")

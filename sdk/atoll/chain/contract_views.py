@@ -154,6 +154,7 @@ class ProposedPolicy:
     """What `proposedPolicy` returns."""
 
     policy: Address
+    is_allowed: bool
     applicable_at: int
 
 

@@ -232,7 +232,8 @@ class RoundCalls(CallBuilder):
         record: RoundRecord,
         body: bytes,
     ) -> Call:
-        """Anyone, after openEnd: the auditor of a drawn seat said nothing about it.
+        """Anyone, after openEnd: the auditor of a drawn seat said nothing about it. Where most
+        auditors of the round said nothing it is after keysEnd, and an excuse while there is one.
 
         Args:
             body: what it opened; empty for nothing.

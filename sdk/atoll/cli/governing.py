@@ -30,6 +30,7 @@ from atoll.job.readable import moment
 if TYPE_CHECKING:
     from atoll.chain.call import Call
     from atoll.chain.configuration import Configuration
+    from atoll.chain.contract_views import ProposedPolicy
     from atoll.chain.contracts import AtollChain
     from atoll.protocol.types import Address
 
@@ -136,6 +137,10 @@ def propose(
         str | None,
         typer.Option(metavar="ADDRESS", help="A contract that checks certificates, to be allowed."),
     ] = None,
+    forbid: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="A policy that new jobs may not name any more."),
+    ] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Take everything proposed back.")] = False,
     *,
     way: Way,
@@ -146,16 +151,20 @@ def propose(
     It can be applied once the network's delay for changes has passed. One of parameters and one of
     policies can wait; a second one takes the place of the first, and waits from the beginning.
     """
-    if (bool(settings), policy is not None, drop).count(True) != 1:
+    if (bool(settings), policy is not None, forbid is not None, drop).count(True) != 1:
         raise ConfigError(
             "what is proposed?",
-            next_step="pass --set KEY=VALUE, as often as you like, or --policy ADDRESS, or --drop",
+            next_step="pass --set KEY=VALUE, as often as you like, --policy ADDRESS, --forbid "
+            "ADDRESS or --drop",
         )
     if drop:
         _carried_out(way, json, _dropping)
     elif policy is not None:
         wanted = known_address(policy, "--policy")
-        _carried_out(way, json, lambda chain, now: _proposing_policy(chain, now, wanted))
+        _carried_out(way, json, lambda chain, now: _allowing(chain, now, wanted))
+    elif forbid is not None:
+        unwanted = known_address(forbid, "--forbid")
+        _carried_out(way, json, lambda chain, now: _forbidding(chain, now, unwanted))
     else:
         _carried_out(way, json, lambda chain, now: _proposing_params(chain, now, settings or []))
 
@@ -223,23 +232,38 @@ async def _proposing_params(chain: AtollChain, now: Configuration, settings: lis
     )
 
 
-async def _proposing_policy(chain: AtollChain, now: Configuration, policy: Address) -> Plan:
-    from atoll.chain.contract_views import is_policy
+async def _allowing(chain: AtollChain, now: Configuration, policy: Address) -> Plan:
+    from atoll.chain.contract_views import ProposedPolicy, is_policy
 
-    waits = now.proposed_policy
     if not await chain.code_at(policy):
         raise ConfigError(f"there is no contract at {policy}", next_step="deploy the policy first")
     if await chain.ask(is_policy(policy)):
         raise ConfigError(f"{policy} is allowed already")
-    effect = ["once applied, jobs may name it for ever: nobody can forbid a policy again"]
-    effect.append(await _due(chain, now))
-    is_proposed = waits is not None and waits.policy == policy
+    effect = "once applied, jobs may name it; those that do keep it, whatever is forbidden later"
+    return await _proposing_policy(chain, now, ProposedPolicy(policy, True, 0), effect)
+
+
+async def _forbidding(chain: AtollChain, now: Configuration, policy: Address) -> Plan:
+    from atoll.chain.contract_views import ProposedPolicy, is_policy
+
+    if not await chain.ask(is_policy(policy)):
+        raise ConfigError(f"{policy} is not allowed")
+    effect = "once applied, no new job may name it; jobs that do go on with it"
+    return await _proposing_policy(chain, now, ProposedPolicy(policy, False, 0), effect)
+
+
+async def _proposing_policy(
+    chain: AtollChain, now: Configuration, wanted: ProposedPolicy, effect: str
+) -> Plan:
+    waits, what = now.proposed_policy, (wanted.policy, wanted.is_allowed)
+    is_proposed = waits is not None and (waits.policy, waits.is_allowed) == what
+    effects = [effect, await _due(chain, now)]
     if waits is not None and not is_proposed:
-        effect.append(f"it takes the place of {waits.policy}")
+        effects.append(f"it takes the place of {waits.policy}")
     return Plan(
-        action=f"propose the policy {policy}",
-        effect=tuple(effect),
-        calls=() if is_proposed else (chain.calls.propose_policy(policy),),
+        action=f"propose {'the policy' if wanted.is_allowed else 'to forbid'} {wanted.policy}",
+        effect=tuple(effects),
+        calls=() if is_proposed else (chain.calls.propose_policy(*what),),
         whoever=now.owner,
     )
 
@@ -263,7 +287,9 @@ async def _applying(chain: AtollChain, now: Configuration, way: Way) -> Plan:
     if (params := now.proposed_params) is not None:
         waiting.append((chain.calls.apply_params(), changes(now.params, params.proposed)))
     if (policy := now.proposed_policy) is not None:
-        named = f"jobs may name the policy {policy.policy}"
+        named = (
+            f"{'jobs' if policy.is_allowed else 'no new job'} may name the policy {policy.policy}"
+        )
         waiting.append((chain.calls.apply_policy(), [named]))
     if not waiting:
         raise ConfigError("nothing is proposed", next_step="as the owner: `atoll network propose`")

@@ -94,7 +94,7 @@ def proposal_lines(now: Configuration) -> list[str]:
         lines += [f"    {line}" for line in changes(now.params, params.proposed)]
     if policy is not None:
         lines.append(f"proposed: a policy, to be applied from {moment(policy.applicable_at)} on")
-        lines.append(f"    {policy.policy}")
+        lines.append(f"    {policy.policy}{'' if policy.is_allowed else ', to be forbidden'}")
     return lines or ["nothing is proposed"]
 
 
@@ -113,8 +113,7 @@ def plain(now: Configuration) -> dict[str, Any]:
         wanted = numbers(params.proposed)
         waits["proposed_params"] = {"params": wanted, "applicable_at": params.applicable_at}
     if (policy := now.proposed_policy) is not None:
-        at = policy.applicable_at
-        waits["proposed_policy"] = {"policy": policy.policy, "applicable_at": at}
+        waits["proposed_policy"] = asdict(policy)
     return {
         "owner": now.owner,
         "proposed_owner": now.next_owner,

@@ -309,6 +309,9 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.Struck: lambda e, n: (
         f"round {e.round}: seat {e.seat} showed no key and loses that round's pay"
     ),
+    ev.Excused: lambda e, n: (
+        f"round {e.round}: {n(e.account)} audited nothing, as most others: one of its three excuses"
+    ),
     ev.Dropped: lambda e, n: (
         f"round {e.round}: the auditor with id {e.id} did not play what it said of seat {e.seat}"
     ),

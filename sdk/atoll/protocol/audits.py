@@ -20,6 +20,7 @@ from atoll.protocol.types import (
     BlockRef,
     Digest,
     HolderId,
+    Role,
     RoundIndex,
     SeatIndex,
 )
@@ -150,6 +151,13 @@ def _struck(view: JobView, event: ev.Struck, block: BlockRef) -> JobView:
     return with_settled(view, event.round, struck=Bitmap(struck))
 
 
+def _excused(view: JobView, event: ev.Excused, block: BlockRef) -> JobView:
+    open_end = _settled_round(view, event.round).clock.open_end
+    record = view.miss_record(Role.VERIFIER, event.account).excused(open_end)
+    key = (Role.VERIFIER, event.account)
+    return replace(view, miss_records=put(view.miss_records, key, record))
+
+
 def _contested(view: JobView, event: ev.Contested, block: BlockRef) -> JobView:
     contests = put(
         _settled_round(view, event.round).contests, (event.id, event.seat), Contest(event.by)
@@ -188,6 +196,7 @@ AUDIT_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.KeyShown: _key_shown,
     ev.Leaked: _leaked,
     ev.Struck: _struck,
+    ev.Excused: _excused,
     ev.Contested: _contested,
     ev.ContestSettled: _contest_settled,
     ev.LateVote: _late_vote,

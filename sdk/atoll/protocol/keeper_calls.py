@@ -150,10 +150,16 @@ def _silent(view: JobView, now: int) -> Iterator[KeeperCall]:
 
 def _absent(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
     """Auditors that left a duty out: no audit report, not opened, or opened without the seat."""
-    if now < settled_round.clock.open_end or is_audit_standstill(settled_round):
+    clock, is_standstill = settled_round.clock, is_audit_standstill(settled_round)
+    if now < (clock.keys_end if is_standstill else clock.open_end):
+        return
+    if is_standstill and settled_round.is_key_standstill:
         return
     for slot, seats in settled_round.duties.items():
         holder = view.verifiers[settled_round.slots[slot]]
+        record = view.miss_record(Role.VERIFIER, holder.account)
+        if is_standstill and record.is_excused(clock.open_end, clock.keys_end):
+            continue
         if (settled_round.round, MissedDuty.AUDIT) in holder.penalties:
             continue
         body = settled_round.opened_reports.get(holder.id)
@@ -165,7 +171,7 @@ def _absent(view: JobView, settled_round: SettledRound, now: int) -> Iterator[Ke
 
 
 def is_audit_standstill(settled_round: SettledRound) -> bool:
-    """Whether fewer than half of the auditors opened: then none of them misses."""
+    """Whether fewer than half of the auditors opened: then an excuse of theirs is used up first."""
     record = settled_round.record
     auditors = min(record.drawn.bit_count(), record.ready.bit_count())
     return 2 * len(settled_round.opened_reports) < auditors

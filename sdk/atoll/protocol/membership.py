@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from atoll.protocol import events as ev
 from atoll.protocol.holders import Holder
-from atoll.protocol.missed_duties import ORDINARY, MissRecord
+from atoll.protocol.missed_duties import ORDINARY
 from atoll.protocol.types import (
     NO_ROUND,
     Bitmap,
@@ -160,7 +160,7 @@ def _missed(view: JobView, event: ev.Missed, block: BlockRef) -> JobView:
     total = Wei(holder.penalised + event.penalty)
     view = with_holder(view, event.role, event.id, penalised=total)
     key = (event.role, event.account)
-    record = view.miss_records.get(key, MissRecord()).missed(event.round)
+    record = view.miss_record(*key).missed(event.round)
     return replace(view, miss_records=put(view.miss_records, key, record))
 
 

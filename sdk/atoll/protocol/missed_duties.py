@@ -7,7 +7,7 @@ from the rounds that they are of, and not from the order in which anybody report
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from atoll.protocol.terms import WHOLE_BPS
@@ -17,6 +17,8 @@ MOST: Final = 8
 """All penalties of a holder together are at most one part in so many of the bond."""
 MEMORY: Final = 8
 """A missed duty makes those of so many rounds after it dearer."""
+MOST_EXCUSES: Final = 3
+"""So many standstills of a job excuse an auditor of which the auditors of its round alone tell."""
 ORDINARY: Final = frozenset(
     {MissedDuty.SEAT, MissedDuty.KEY, MissedDuty.SILENCE, MissedDuty.AUDIT, MissedDuty.DIGEST}
 )
@@ -25,9 +27,15 @@ ORDINARY: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class MissRecord:
-    """An account's missed duties in a job and role: how many in each round."""
+    """An account's missed duties in a job and role.
+
+    Attributes:
+        counts: how many in each round.
+        excuses: when the OPEN ended in which it was excused, unix seconds.
+    """
 
     counts: Mapping[RoundIndex, int] = field(default_factory=dict)
+    excuses: frozenset[int] = frozenset()
 
     def before(self, round: int) -> int:
         """Missed duties in the rounds that one of this round remembers."""
@@ -35,7 +43,18 @@ class MissRecord:
 
     def missed(self, round: RoundIndex) -> MissRecord:
         """The record with one more missed duty."""
-        return MissRecord({**self.counts, round: self.counts.get(round, 0) + 1})
+        return replace(self, counts={**self.counts, round: self.counts.get(round, 0) + 1})
+
+    def excused(self, open_end: int) -> MissRecord:
+        """The record with one more excuse."""
+        return replace(self, excuses=self.excuses | {open_end})
+
+    def is_excused(self, open_end: int, keys_end: int) -> bool:
+        """Whether an excuse that it has is for the same standstill.
+
+        Keys of an excused round were shown, so the chain moved again before its KEYS was over.
+        """
+        return any(abs(open_end - other) < keys_end - open_end for other in self.excuses)
 
     def charge(self, round: RoundIndex, bond: int, penalty_bps: int) -> Wei:
         """Wei that one more missed duty in this round costs.

@@ -115,6 +115,11 @@ class SettledRound:
         return NO_BITS if self.verdict.merged else self.short
 
     @property
+    def is_key_standstill(self) -> bool:
+        """Whether so few showed keys in time that the chain may have stood still."""
+        return 2 * self.in_time.bit_count() < self.record.drawn.bit_count()
+
+    @property
     def merge_record(self) -> MergeRecord:
         """What decided whose updates were merged, beside the updates."""
         votes, members = list(self.votes.values()), self.record.committee.bit_count()

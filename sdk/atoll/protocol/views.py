@@ -71,7 +71,7 @@ class JobView:
         open: what runs; None in WAITING and when the job is closed.
         providers, verifiers: everybody who ever held a seat or a slot, by id.
         held: seats that the next round may count on.
-        miss_records: missed duties of accounts, by role.
+        miss_records: missed duties and excuses of accounts, by role.
         settled: rounds with their audits, in order.
         unresolved: those of them with a contest that is undecided, or an opened *mismatch* that is
             not proven.
@@ -130,6 +130,10 @@ class JobView:
         return RoundId(self.domain, self.job_id, round)
 
     # --- members ---
+
+    def miss_record(self, role: Role, account: Address) -> MissRecord:
+        """What the account missed in the role."""
+        return self.miss_records.get((role, account), MissRecord())
 
     def holders(self, role: Role) -> Mapping[HolderId, Holder]:
         """Everybody who ever had this role in the job."""

@@ -182,6 +182,13 @@ def test_a_policy_is_proposed_dropped_and_allowed(submitted: Submitted) -> None:
     assert (part["proposed_policy"], part["params"]["min_window"]) == (None, 1)
     assert part["proposed_params"]["params"]["min_window"] == 5
     assert asyncio.run(is_allowed(submitted, policy))
+    assert not network("propose", "--forbid", policy)["proposed_policy"]["is_allowed"]
+    assert asyncio.run(is_allowed(submitted, policy))
+    pass_time(submitted, DELAY)
+    network("apply")
+    assert not asyncio.run(is_allowed(submitted, policy))
+    with pytest.raises(ConfigError, match="is not allowed"):
+        network("propose", "--forbid", policy)
 
 
 async def is_allowed(submitted: Submitted, policy: Address) -> bool:

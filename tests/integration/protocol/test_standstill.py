@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
@@ -42,12 +43,13 @@ def chain(anvil: Anvil) -> Chain:
     return Chain(anvil)
 
 
-def started(chain: Chain, terms: Terms) -> Script:
+def started(chain: Chain, terms: Terms, *, verifiers: int = 4) -> Script:
     net = Live(chain, terms)
     for seat in range(4):
         net.join(PROVIDERS[seat], seat)
-        net.enrol(VERIFIERS[seat], seat, terms.verifier_bond)
-        net.say_ready(VERIFIERS[seat])
+    for slot in range(verifiers):
+        net.enrol(VERIFIERS[slot], slot, terms.verifier_bond)
+        net.say_ready(VERIFIERS[slot])
     net.wait(1)
     net.advance()
     return Script(net)
@@ -137,6 +139,76 @@ def test_a_chain_that_stops_behind_a_round_takes_nobodys_bond(
     reported(script, round)
     unharmed(script)
     net.check()
+
+
+@pytest.mark.parametrize("seconds", STOPS)
+def test_a_chain_that_stops_in_each_round_takes_no_bond_of_who_audits_alone(
+    chain: Chain, seconds: int
+) -> None:
+    """However often: the keys that nobody could show are missing, too."""
+    script = started(chain, alone(chain), verifiers=1)
+    net = script.net
+    for count in range(5):
+        round = script.honest_round()
+        (id,) = script.auditors(round)
+        if count % 2:
+            script.audit_report(round, id)
+            net.wait_until(net.settled[round].ends["audit"])
+        net.wait(seconds)
+        net.advance()
+        reported(script, round)
+        unharmed(script)
+    net.check()
+
+
+@pytest.mark.parametrize("seconds", STOPS)
+def test_a_chain_that_stops_in_OPEN_alone_is_excused_three_times_and_slashes_nobody(
+    chain: Chain, seconds: int
+) -> None:
+    """It moves again while keys are shown. From the fourth time on a lone auditor's absence costs
+    what a missed duty does."""
+    terms = alone(chain, key_seconds=9_000, window_seconds=60_000)
+    script = started(chain, terms, verifiers=1)
+    net = script.net
+    for count in range(1, 5):
+        round = script.honest_round()
+        (id,) = script.auditors(round)
+        script.audit_report(round, id)
+        net.wait_until(net.settled[round].ends["audit"])
+        net.wait(seconds)
+        script.show_keys(round)
+        reported(script, round)  # too early
+        net.wait_until(net.settled[round].ends["keys"])
+        net.advance()
+        reported(script, *range(round + 1))
+        auditor = net.member(Role.VERIFIER, id)
+        first = terms.verifier_bond // 100
+        assert terms.verifier_bond - auditor.bond == (first if count == 4 else 0)
+        assert not auditor.slashed
+    net.check()
+
+
+def test_one_stop_in_which_many_rounds_OPEN_ends_is_one_excuse(chain: Chain) -> None:
+    script = started(chain, alone(chain, key_seconds=3_000, window_seconds=18_000), verifiers=1)
+    net = script.net
+    rounds = [script.honest_round() for _ in range(5)]
+    net.wait_until(net.settled[rounds[-1]].ends["open"])
+    for round in rounds:
+        script.show_keys(round)
+    net.wait_until(net.settled[rounds[-1]].ends["keys"])
+    net.advance()
+    reported(script, *reversed(rounds))
+    unharmed(script)
+    excuses = [event for event, _ in net.log if isinstance(event, ev.Excused)]
+    assert [event.round for event in excuses] == [rounds[-1]]
+    net.check()
+
+
+def alone(chain: Chain, **changes: Any) -> Terms:
+    """Of a pool of one, which audits every seat of every round."""
+    terms = {"rounds": 8, "f": 0, "min_verifiers": 1, "game_seconds": 9_000, "audit_seconds": 100}
+    windows = {"window_seconds": 18_000, "expiry": chain.now + 900_000}
+    return live_terms(**{**terms, **windows, **changes})
 
 
 def patient(chain: Chain) -> Terms:

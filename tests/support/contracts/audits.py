@@ -144,8 +144,25 @@ class Audits(Settling):
         need(left, "nothing excluded")
         record = settled_round.record
         owing = min(record.drawn.bit_count(), record.ready.bit_count())
-        need(2 * len(settled_round.opened_reports) >= owing, "most auditors stood still")
-        self._missed(self.member(Role.VERIFIER, id), round, MissedDuty.AUDIT)
+        m = self.member(Role.VERIFIER, id)
+        if 2 * len(settled_round.opened_reports) < owing and self._excuse(m, round):
+            return
+        self._missed(m, round, MissedDuty.AUDIT)
+
+    def _excuse(self, m: Member, round: int) -> bool:
+        """Whether the member had one of three left, and most keys of the round were shown."""
+        settled_round, excuses = self.settled[round], self.excuses.setdefault(m.account, [])
+        need(settled_round.ends["keys"] <= self.now, "not now")
+        drawn = settled_round.record.drawn.bit_count()
+        need(2 * len(settled_round.in_time) >= drawn, "the chain stood still")
+        end, length = settled_round.ends["open"], self.terms.key_seconds
+        need(all(not end - length < other < end + length for other in excuses), "excused")
+        if len(excuses) == 3:
+            return False
+        excuses.append(end)
+        where = (m.account, HolderId(m.id), RoundIndex(round))
+        self.emit(ev.Excused(self.job, *where))
+        return True
 
     def drop(self, round: int, id: int, seat: int) -> None:
         """An opened *mismatch* that was not played: half of what is left, once a seat."""

@@ -40,6 +40,7 @@ class Chain:
         self.still = (0, 0)  # round and second from which on a slot may change hands again
         self.ready, self.coming, self.going = set[int](), set[int](), set[int]()
         self.misses: dict[tuple[Role, Address], list[int]] = {}  # rounds, as often as missed
+        self.excuses: dict[Address, list[int]] = {}  # ends of OPEN
         self.buckets: dict[int, int] = {}  # of providers' ids
         self.duties_left = most_duties(terms)
         self.seed = self.next_seed = self.model = Digest(ZERO)

@@ -94,7 +94,7 @@ def test_a_person_reads_who_owns_it_what_is_in_force_and_what_waits() -> None:
     waiting = configuration(
         paused=True,
         params=ProposedParams(proposed=wanted, applicable_at=AT),
-        policy=ProposedPolicy(policy=OTHER, applicable_at=AT),
+        policy=ProposedPolicy(policy=OTHER, is_allowed=True, applicable_at=AT),
         next_owner=OTHER,
     )
     assert proposal_lines(waiting) == [
@@ -112,7 +112,11 @@ def test_a_person_reads_who_owns_it_what_is_in_force_and_what_waits() -> None:
     assert said["proposed_params"]["applicable_at"] == AT
     assert said["proposed_params"]["params"]["min_window"] == 60
     assert said["params"]["min_provider_bond"] == str(TOKEN)
-    assert said["proposed_policy"] == {"policy": OTHER, "applicable_at": AT}
+    assert said["proposed_policy"] == {"policy": OTHER, "is_allowed": True, "applicable_at": AT}
+    forbidden = configuration(
+        policy=ProposedPolicy(policy=OTHER, is_allowed=False, applicable_at=AT)
+    )
+    assert proposal_lines(forbidden)[-1] == f"    {OTHER}, to be forbidden"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from tests.support.contracts import Refused
 from tests.support.identities import digest
 from tests.support.manifests import make_terms
 from tests.unit.protocol.due_calls import FIRST, due, seat_holder, settled
-from tests.unit.protocol.script import WATCHER, Script
+from tests.unit.protocol.script import VERIFIERS, WATCHER, Script
 
 from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
@@ -51,6 +51,61 @@ def test_an_auditor_without_audit_report_is_absent_and_one_that_left_a_seat_out(
         assert seat == min(left)
         net.report_absent(0, id)
     assert due(script, KeeperCallKind.ABSENT) == []
+
+
+def test_an_auditor_that_is_alone_has_three_excuses_and_pays_from_the_fourth_on() -> None:
+    """As the contract has it: from the end of KEYS on, where most keys were shown."""
+    script = Script.ready(make_terms(rounds=8, f=0, min_verifiers=1, train_seconds=2_000), slots=1)
+    net, penalty = script.net, 0
+    auditor = HolderId(net.at(Role.VERIFIER, 0, 0).id)
+    bond = net.terms.verifier_bond
+    for count in range(1, 5):
+        round = RoundIndex(script.honest_round())
+        net.wait_until(net.settled[round].ends["open"])
+        script.show_keys(round)
+        assert due(script, KeeperCallKind.ABSENT) == []
+        net.wait_until(net.settled[round].ends["keys"])
+        (call,) = due(script, KeeperCallKind.ABSENT)
+        assert (call.round, call.holder) == (round, auditor)
+        net.report_absent(round, auditor)
+        assert due(script, KeeperCallKind.ABSENT) == []
+        with pytest.raises(Refused):
+            net.report_absent(round, auditor)
+        holder = net.view.verifiers[auditor]
+        penalty = bond - holder.bond
+        assert (penalty > 0) == (count == 4)
+    assert len(net.view.miss_record(Role.VERIFIER, VERIFIERS[0]).excuses) == 3
+    assert penalty == -(-bond * net.view.params.penalty_bps // 10_000)  # type: ignore[union-attr]
+
+
+def test_keys_that_are_missing_too_show_a_standstill_which_uses_no_excuse_up() -> None:
+    script = Script.ready(make_terms(rounds=8, f=0, min_verifiers=1, train_seconds=2_000), slots=1)
+    net = script.net
+    auditor = net.at(Role.VERIFIER, 0, 0).id
+    for _ in range(5):
+        round = script.honest_round()
+        net.wait_until(net.settled[round].ends["keys"])
+        assert due(script, KeeperCallKind.ABSENT) == []
+        with pytest.raises(Refused):
+            net.report_absent(round, auditor)
+    assert not net.view.miss_record(Role.VERIFIER, VERIFIERS[0]).excuses
+
+
+def test_a_standstill_in_which_many_rounds_end_is_one_excuse() -> None:
+    script = Script.ready(make_terms(rounds=8, f=0, min_verifiers=1, train_seconds=2_000), slots=1)
+    net = script.net
+    auditor = net.at(Role.VERIFIER, 0, 0).id
+    rounds = [script.honest_round() for _ in range(7)]
+    apart = net.settled[rounds[-1]].at - net.settled[rounds[0]].at
+    assert apart < net.terms.key_seconds
+    net.wait_until(net.settled[rounds[-1]].ends["open"])
+    for round in rounds:
+        script.show_keys(round)
+    net.wait_until(net.settled[rounds[-1]].ends["keys"])
+    assert len(due(script, KeeperCallKind.ABSENT)) == len(rounds)
+    net.report_absent(rounds[3], auditor)
+    assert due(script, KeeperCallKind.ABSENT) == []
+    assert net.view.verifiers[HolderId(auditor)].bond == net.terms.verifier_bond
 
 
 def test_a_drawn_seat_without_key_in_time_is_struck_and_not_slashed() -> None:

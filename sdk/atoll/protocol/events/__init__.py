@@ -12,6 +12,7 @@ from atoll.protocol.events.audit_events import (
     Contested,
     ContestSettled,
     Dropped,
+    Excused,
     KeyShown,
     LateVote,
     Leaked,
@@ -112,6 +113,7 @@ __all__ = [
     "Dropped",
     "Ended",
     "Enrolled",
+    "Excused",
     "GatewayAnnounced",
     "HolderSlashed",
     "JobCreated",
@@ -191,6 +193,7 @@ ContractEvent = (
     | Contested
     | ContestSettled
     | Struck
+    | Excused
     | Dropped
     | Proven
     | LateVote
@@ -262,6 +265,7 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "Contested": Contested,
     "ContestSettled": ContestSettled,
     "Struck": Struck,
+    "Excused": Excused,
     "Dropped": Dropped,
     "Proven": Proven,
     "LateVote": LateVote,

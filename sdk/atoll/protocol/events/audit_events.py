@@ -106,6 +106,21 @@ class Struck:
 
 
 @dataclass(frozen=True, slots=True)
+class Excused:
+    """A verifier said nothing about a drawn seat, as most of the round's auditors: one of its three
+    excuses in the job.
+
+    Attributes:
+        id: of the verifier.
+    """
+
+    job_id: JobId
+    account: Address
+    id: HolderId
+    round: RoundIndex
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """A verifier did not play what it said of a seat.
 
