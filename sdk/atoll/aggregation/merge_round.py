@@ -268,7 +268,7 @@ class Section:
 
     def merged(self, manifest: Manifest, f: int) -> Aggregate:
         """What the rule makes of them, in coordinates."""
-        aggregate = _combine(self.rows, manifest, f, self.gram_nn)
+        aggregate = rule_applied(self.rows, manifest, f, self.gram_nn)
         turn, total = codec_of(manifest.codec).coordinates, self.layout.total
         return replace(
             aggregate, numerators=turn(aggregate.numerators, aggregate.denominator, total)
@@ -323,18 +323,23 @@ def _first_moment(aggregate: Aggregate, codec: CodecSpec) -> npt.NDArray[Any]:
 
 
 def _factored(chosen: Sequence[FactoredMoments], shared: MomentLayout, f: int) -> dict[str, Any]:
-    """Rows, columns and whole second moments by name."""
-    parts: dict[str, dict[str, Tensor]] = {"rows": {}, "columns": {}, "whole": {}}
+    """Merged rows, columns and whole second moments by name."""
     if not shared.v:
-        return parts
+        return {}
     places = FactoredLayout(Layout.of(shared.v))
-    merged = torch.from_numpy(merged_factored(f, chosen, places))
+    return named_sums(merged_factored(f, chosen, places), places)
+
+
+def named_sums(merged: npt.NDArray[Any], places: FactoredLayout) -> dict[str, Any]:
+    """Rows, columns and whole second moments by name."""
+    sums = torch.from_numpy(merged)
+    parts: dict[str, dict[str, Tensor]] = {"rows": {}, "columns": {}, "whole": {}}
     for name, shape, span in places.spans():
         if len(shape) == 1:
-            parts["whole"][name] = merged[span].clone()
+            parts["whole"][name] = sums[span].clone()
             continue
-        parts["rows"][name] = merged[span][: shape[0]].clone()
-        parts["columns"][name] = merged[span][shape[0] :].clone()
+        parts["rows"][name] = sums[span][: shape[0]].clone()
+        parts["columns"][name] = sums[span][shape[0] :].clone()
     return parts
 
 
@@ -397,7 +402,7 @@ def _inputs(
     return merge_inputs(record, seats, compared, MergeTerms.of(manifest))
 
 
-def _combine(
+def rule_applied(
     rows: Sequence[VectorRow], manifest: Manifest, f: int, gram_nn: Int64Matrix | None
 ) -> Aggregate:
     """Merges by the manifest's rule; one update or two by their mean, as no rule can do better."""
