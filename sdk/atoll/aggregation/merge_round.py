@@ -47,12 +47,12 @@ from atoll.protocol.merge_inputs import (
     candidates,
     merge_inputs,
 )
+from atoll.protocol.merge_statement import is_stated
 from atoll.protocol.method_spec import CodecSpec, RobustSpec
 from atoll.protocol.types import Digest, SeatIndex
 
 FEW_UPDATES: Final = 2
 """With this many updates or fewer no rule can outvote anyone: they are merged by their mean."""
-STATED_RULES: Final = frozenset({"mean", "median", "trimmed_mean"})
 _PLAIN_BLOCK = 1 << 22
 """Values of fp32 updates that are merged at once: each takes a score of bytes meanwhile."""
 
@@ -372,14 +372,6 @@ def _grams(updates: Sequence[StoredUpdate], manifest: Manifest) -> Grams:
     count = _chunk_products if is_stated(manifest) else _products
     first = [each.first for each in updates if each.first is not None]
     return Grams(count([each.delta for each in updates]), count(first) if first else None)
-
-
-def is_stated(manifest: Manifest) -> bool:
-    """Whether merges have a statement: those that are rounded, and by a rule whose result at a
-    coordinate follows from the rows there and their groups.
-    """
-    rule = manifest.robust.properties
-    return manifest.codec.properties.fineness is not None and rule.base in STATED_RULES
 
 
 def _products(rows: Sequence[VectorRow]) -> Products:

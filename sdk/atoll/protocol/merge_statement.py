@@ -14,6 +14,7 @@ from typing import Final, Self
 from atoll.errors import MalformedUpdate
 from atoll.protocol.checks import Gram
 from atoll.protocol.hashing import sha256
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Bitmap, Digest, bits
 
 TAG: Final = b"atoll.merge-statement.v1"
@@ -21,8 +22,22 @@ CID_BYTES: Final = 36
 """Of a CIDv1 of SHA-256, as every file of more than a block or of one has it."""
 MAX_STATEMENT: Final = 1 << 20
 """One block, whose name follows from its hash; a merge of more to say has no statement."""
+STATED_RULES: Final = frozenset({"mean", "median", "trimmed_mean"})
 _WORD: Final = 32
 _PARTS: Final = 5
+
+
+def is_stated(manifest: Manifest) -> bool:
+    """Whether merges have a statement: those that are rounded, and by a rule whose result at a
+    coordinate follows from the rows there and their groups.
+    """
+    rule = manifest.robust.properties
+    return manifest.codec.properties.fineness is not None and rule.base in STATED_RULES
+
+
+def update_cid_of(statement: bytes) -> bytes:
+    """Where the merged update of a statement that we made lies."""
+    return statement[-CID_BYTES:]
 
 
 @dataclass(frozen=True, slots=True)

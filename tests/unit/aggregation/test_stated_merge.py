@@ -12,7 +12,7 @@ from tests.support.identities import cid
 from tests.vectors.generate_merge import DATA_SEED, SEATS, manifest_of, model_of, updates_of
 
 from atoll.aggregation import chunks, merge_spots, passes, stated_merge
-from atoll.aggregation.merge_round import MergedUpdate, is_stated, merge_updates
+from atoll.aggregation.merge_round import MergedUpdate, merge_updates
 from atoll.aggregation.merge_spots import SpotCheck, drawn
 from atoll.aggregation.stated_merge import (
     MergedLayout,
@@ -29,7 +29,7 @@ from atoll.numerics.state import GlobalState
 from atoll.protocol.codecs import CODECS
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeRecord
-from atoll.protocol.merge_statement import MergeStatement, SectionStatement
+from atoll.protocol.merge_statement import MergeStatement, SectionStatement, is_stated
 from atoll.protocol.types import Bitmap, SeatIndex, bits
 
 EVERYONE = Bitmap((1 << SEATS) - 1)
