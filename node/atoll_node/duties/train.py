@@ -335,16 +335,16 @@ def decide_merge(state: ProviderState) -> Decision:
 
 def _decide_applied(state: ProviderState) -> Decision:
     """Applies the last merge; merges where that cannot be applied, or not in time."""
-    command, own = applying(state), checking(state)
-    assert command is not None and own is not None  # nothing is applied else
-    settled, applied = f"round {own.round_id.round}", applied_of(state)
-    is_merged = state.entries.of(DoMerge, *own.about) is not None
+    command, again = applying(state), checking(state)
+    assert command is not None and again is not None  # nothing is applied else
+    settled, applied = f"round {again.round_id.round}", applied_of(state)
+    is_merged = state.entries.of(DoMerge, *again.about) is not None
     if own_model(state) or (applied is not None and is_merged):
         return Decision("merge", f"{settled} is merged")
     wanted: list[AnyCommand] = [] if applied is not None else [command]
     # Who waited for longer could neither merge nor train in the time that is left.
     if not is_merged and (applied is not None or part_of_train(state)):
-        wanted.append(own)
+        wanted.append(again)
     return Decision("merge", f"applies the merge of {settled}", tuple(wanted))
 
 

@@ -130,7 +130,7 @@ def moved(
     """The exponents that these votes, of each row about each tensor, make of a round's."""
     by_tensor = zip(layout.names, zip(*votes, strict=True), strict=True)
     return {
-        name: min(max(exponents[name] + middle_vote(said), low), high) for name, said in by_tensor
+        name: min(max(exponents[name] + middle_vote(moves), low), high) for name, moves in by_tensor
     }
 
 

@@ -90,11 +90,11 @@ class SpotCheck:
         products = gram(list(rows.values()))[np.tril_indices(len(rows))].astype(">i8").tobytes()
         if products != products_at(self.merged, self.layout, spot.section, spot.chunk):
             raise MalformedUpdate(f"the inner products of {spot} are others")
-        if not np.array_equal(self._merged_of(spot, rows), self._said(spot)):
+        if not np.array_equal(self._merged_of(spot, rows), self._merged_at(spot)):
             raise MalformedUpdate(f"the merge of {spot} is another")
         self._compare_votes(spot, rows)
 
-    def _said(self, spot: Spot) -> Int8Vector:
+    def _merged_at(self, spot: Spot) -> Int8Vector:
         begin, span = self.layout.sections[spot.section].start, spot.span(self.layout)
         return np.frombuffer(self.merged[begin + span.start : begin + span.stop], dtype=np.int8)
 
@@ -104,10 +104,10 @@ class SpotCheck:
     def _merged_of(self, spot: Spot, rows: Mapping[int, Integers]) -> Int8Vector:
         """By the rule, whose groups follow from inner products over all coordinates."""
         seats = bits(self._rows_merged(spot.section))
-        said = self.statement.first if spot.section else self.statement.delta
-        assert said is not None  # there is such a section
+        stated = self.statement.first if spot.section else self.statement.delta
+        assert stated is not None  # there is such a section
         kept = [row for row, seat in enumerate(rows) if seat in seats]
-        whole = np.array(said.gram, dtype=np.int64)[np.ix_(kept, kept)]
+        whole = np.array(stated.gram, dtype=np.int64)[np.ix_(kept, kept)]
         merged = rule_applied(
             [rows[seat] for seat in seats], self.manifest, self.statement.f_prime, whole
         )
@@ -117,13 +117,15 @@ class SpotCheck:
     def _compare_votes(self, spot: Spot, rows: Mapping[int, Integers]) -> None:
         """Of the tensors that lie in the chunk as a whole; of others a vote takes all chunks."""
         vector, span = self.layout.updates.vectors[spot.section], spot.span(self.layout)
-        said = self.statement.first if spot.section else self.statement.delta
+        stated = self.statement.first if spot.section else self.statement.delta
         target = codec_of(self.manifest.codec).target
-        assert said is not None and target is not None  # a merge that is stated has both
+        assert stated is not None and target is not None  # a merge that is stated has both
         for number, (name, _, place) in enumerate(vector.spans()):
             if place.start < span.start or place.stop > span.stop:
                 continue
             within = slice(place.start - span.start, place.stop - span.start)
-            for seat, votes in zip(bits(self._rows_merged(spot.section)), said.votes, strict=True):
+            for seat, votes in zip(
+                bits(self._rows_merged(spot.section)), stated.votes, strict=True
+            ):
                 if vote(rows[seat][within], target) != votes[number]:
                     raise MalformedUpdate(f"seat {seat} votes otherwise about {name}")

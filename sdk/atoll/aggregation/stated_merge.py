@@ -205,8 +205,8 @@ def checked_inputs(
         raise MalformedUpdate("these are no vectors' inner products")
     inputs = merge_inputs(record, mergeable, [each.gram for each in sections], terms)
     follows = (inputs.excluded, inputs.merged, inputs.momentum_excluded)
-    said = (statement.excluded, statement.merged, statement.momentum_excluded)
-    if tuple(map(to_bitmap, follows)) != said or inputs.f_prime != statement.f_prime:
+    stated = (statement.excluded, statement.merged, statement.momentum_excluded)
+    if tuple(map(to_bitmap, follows)) != stated or inputs.f_prime != statement.f_prime:
         raise MalformedUpdate("the seats do not follow from the inner products")
     known = (state.sent_part(manifest.codec).exponents, state.moment_exponents)
     merged = (statement.merged, statement.heard)
@@ -294,12 +294,12 @@ def open_merged(
 def applied(merged: MergedUpdate, state: GlobalState, manifest: Manifest) -> GlobalState:
     """The state that an opened merged update moves to, in the memory of the one that is given."""
     if merged.moments is not None:
-        told = replace(
+        counted = replace(
             merged.moments,
             count=manifest.inner.steps,
             m_exponents=dict(state.moment_exponents),
         )
-        merged = replace(merged, moments=told)
+        merged = replace(merged, moments=counted)
     return merged.moves(state, manifest)
 
 
@@ -319,11 +319,11 @@ def _check_products(
     for section, (vector, gram) in enumerate(zip(layout.updates.vectors, grams, strict=True)):
         total = np.zeros(len(lower[0]), dtype=np.int64)
         for chunk in range(chunks_of(vector)):
-            said = np.frombuffer(products_at(data, layout, section, chunk), dtype=">i8")
+            products = np.frombuffer(products_at(data, layout, section, chunk), dtype=">i8")
             size = min(CHUNK, vector.total - chunk * CHUNK)
-            if np.abs(said).max(initial=0) > LIMIT * LIMIT * size:
+            if np.abs(products).max(initial=0) > LIMIT * LIMIT * size:
                 raise MalformedUpdate("an inner product is beyond what its chunk can have")
-            total += said
+            total += products
         if not np.array_equal(total, np.array(gram, dtype=np.int64)[lower]):
             raise MalformedUpdate("the chunks' inner products are not the statement's")
 

@@ -168,8 +168,8 @@ def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:
         rows = len(inputs.mergeable)
         layout = MergedLayout.of(manifest, shapes, command.round_id.round, rows)
         statement = store_statement(merge, moved, layout, store)
-    told = (len(inputs.merged), moved.digest(), cid.to_bytes(), loss, statement)
-    return Verdict(excluded, *told)
+    model_of = (moved.digest(), cid.to_bytes())
+    return Verdict(excluded, len(inputs.merged), *model_of, loss, statement)
 
 
 @OPEN_STATEMENT.runs

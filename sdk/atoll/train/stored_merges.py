@@ -97,16 +97,16 @@ class StoredMerge:
         Raises:
             MalformedUpdate: it is not what the statement says, or at a spot not the updates' merge.
         """
-        said, size = self.statement, self.layout.encoded_length
-        data = FileSlices(self.store, Cid.from_bytes(said.update_cid), size)
-        if root_of_update(data) != said.update_root:
+        stated, size = self.statement, self.layout.encoded_length
+        data = FileSlices(self.store, Cid.from_bytes(stated.update_cid), size)
+        if root_of_update(data) != stated.update_root:
             raise MalformedUpdate("the merged update is not what the statement names")
-        merged = open_merged(data, self.layout, said, self.inputs)
-        check = SpotCheck(self.layout, said, data, self.manifest, self.data_seed)
+        merged = open_merged(data, self.layout, stated, self.inputs)
+        check = SpotCheck(self.layout, stated, data, self.manifest, self.data_seed)
         for spot in spots:
             check.compare(spot, updates)
         before = read_global_state(self.manifest, self.initial_state, self.store)
         after = applied(merged, before, self.manifest)
-        if after.roots() != said.parts:
+        if after.roots() != stated.parts:
             raise MalformedUpdate("the next state is another than the statement's")
         return after

@@ -93,6 +93,7 @@ class Settling(Rounds):
             ("bytes32", "state", verdict.state),
             ("bytes", "cid", verdict.cid),
             ("bytes8", "loss", verdict.loss),
+            ("bytes32", "statement", verdict.statement),
         )
         return Digest(in_round("Certificate", where, said))
 
