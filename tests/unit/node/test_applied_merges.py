@@ -1,4 +1,4 @@
-"""When a provider applies a merge, when it merges by itself, and when it has nothing to train on."""
+"""When a provider applies a merge, merges by itself, or has nothing to train on."""
 
 from __future__ import annotations
 
