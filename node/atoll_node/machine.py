@@ -21,13 +21,13 @@ from atoll.service.duties.material import decide_material
 from atoll.service.duties.send_keeper_calls import decide_keeper_calls, decide_pay, position_in_line
 from atoll.service.duties.send_late_votes import decide_grants
 from atoll.service.duties.unpin import decide_unpin
-from atoll.service.duties.updates import decide_updates
 from atoll.service.machine import Decision, Event, Order, advance, begun_ahead
 from atoll.service.orders import why_out
 from atoll_node.behaviour import ProviderState
 from atoll_node.duties.commit import decide_owed
 from atoll_node.duties.serve import decide_serve
 from atoll_node.duties.train import (
+    decide_fetching,
     decide_merge,
     decide_train,
     is_hopeless,
@@ -54,7 +54,7 @@ def decide(state: ProviderState) -> list[Decision]:
     stops = out or ("its own merge is another" if stopped and not may_disagree(state) else "")
     stops = stops or ("its training diverges" if is_hopeless(state) else "")
     model = [] if stopped and not owes_reveal(state, seat) else [decide_model(state)]
-    has_seat = [*model, decide_updates(state), decide_merge(state)]
+    has_seat = [*model, decide_fetching(state), decide_merge(state)]
     return [
         decide_disagreement(state),
         decide_owed(state, obligations_of(view, state.me, state.now)),
@@ -80,7 +80,7 @@ def _train_on(state: ProviderState) -> list[Decision]:
         return []
     return [
         decide_serve(state),
-        decide_updates(state),
+        decide_fetching(state),
         decide_merge(state),
         decide_train(state),
     ]

@@ -21,6 +21,7 @@ from tests.second_client.documents import read_manifest
 from tests.second_client.evaluate import held_out_loss
 from tests.second_client.merge import available_seats, merge
 from tests.second_client.state import State, global_bytes, global_digest, initial_global_state
+from tests.second_client.stated import stated
 from tests.second_client.words import ZERO, bits, file_cid, sha256
 
 
@@ -92,6 +93,7 @@ def work_out(
     }
     updates = {seat: each["update"] for seat, each in done.items()}
     after, inputs = merge(job.manifest, model, record, updates, seed)
+    statement = stated(job.manifest, model, record, updates, seed, file_cid)
     made = {
         seat: rounds.commitment(round_id, seed, seat, reveal["account"], reveal, before)
         for seat, reveal in told["reveals"].items()
@@ -118,6 +120,7 @@ def work_out(
         "state": global_digest(after),
         "cid": file_cid(global_bytes(after)),
         "loss": loss,
+        "statement": ZERO if statement is None else sha256(statement[1]),
     }
     committee_draw = later if told["committeeDraw"] else told["drawnBy"]
     return after, {

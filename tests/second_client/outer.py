@@ -63,13 +63,21 @@ def next_exponents(
     """The next round's exponents of the tensors that were sent."""
     if codec["kind"] == "fp32":
         return dict(exponents)
-    moved, at = {}, 0
+    moved, votes = {}, [votes_of(codec["kind"], row, shapes) for row in rows]
+    for name, said in zip(sorted(shapes), zip(*votes, strict=True), strict=True):
+        move = middle(said)
+        moved[name] = min(max(exponents[name] + move, codec["min_exponent"]), codec["max_exponent"])
+    return moved
+
+
+def votes_of(kind: str, row: Row, shapes: Mapping[str, tuple[int, ...]]) -> list[int]:
+    """What a row says about every tensor's exponent."""
+    votes, at = [], 0
     for name in sorted(shapes):
         end = at + prod(shapes[name])
-        move = middle([vote(codec["kind"], row[at:end]) for row in rows])
-        moved[name] = min(max(exponents[name] + move, codec["min_exponent"]), codec["max_exponent"])
+        votes.append(vote(kind, row[at:end]))
         at = end
-    return moved
+    return votes
 
 
 # -------------------------------------------------------------------------- outer step (chapter 6)

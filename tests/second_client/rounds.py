@@ -192,6 +192,7 @@ def certificate_digest(
         ("bytes32", "state", verdict["state"]),
         ("bytes", "cid", verdict["cid"]),
         ("bytes8", "loss", verdict["loss"]),
+        ("bytes32", "statement", verdict["statement"]),
     )
     return in_round("Certificate", round_id, said)
 

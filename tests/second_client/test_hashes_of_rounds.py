@@ -72,7 +72,7 @@ def test_seeds_committee_draws_and_votes() -> None:
 
 def verdict() -> Json:
     plain = VECTORS["certificate"]["verdict"]
-    read = {name: unhex(plain[name]) for name in ("state", "cid", "loss")}
+    read = {name: unhex(plain[name]) for name in ("state", "cid", "loss", "statement")}
     return read | {"excluded": int(plain["excluded"], 16), "merged": plain["merged"]}
 
 

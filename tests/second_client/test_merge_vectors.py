@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from tests.second_client import merge as second
 from tests.second_client import rules
+from tests.second_client import stated as stating
 from tests.second_client.codec import CODECS, encode
 from tests.second_client.documents import OUTER_SLOTS
 from tests.second_client.moments import sums_of, write_factored
@@ -38,6 +40,15 @@ def unhexed(text: str) -> bytes:
     return bytes.fromhex(text.removeprefix("0x"))
 
 
+def vector_of(stated: Case) -> tuple[bytes, bytes]:
+    return unhexed(stated["update"]), unhexed(stated["statement"])
+
+
+def raw_name(block: bytes) -> bytes:
+    """The CIDv1 of a block of bytes: SPEC.md's files of one block."""
+    return b"\x01\x55\x12\x20" + sha256(block).digest()
+
+
 def record_of(plain: Case) -> Case:
     """What the chain says, as the second client takes it."""
     done = {seat: m for seat, m in enumerate(plain["segments"]) if m is not None}
@@ -56,7 +67,10 @@ def test_whole_merges(case: Case) -> None:
             seat: joined([unhexed(part) for part in parts])
             for seat, parts in enumerate(number["updates"])
         }
-        model, inputs = second.merge(manifest, model, record_of(number["record"]), updates, seed)
+        record = record_of(number["record"])
+        stated = stating.stated(manifest, model, record, updates, seed, raw_name)
+        assert stated == (number["stated"] and vector_of(number["stated"]))
+        model, inputs = second.merge(manifest, model, record, updates, seed)
         assert [f"{named['check']} {named['seat']}" for named in inputs["named"]] == number["named"]
         for field in ("excluded", "merged", "momentumExcluded", "fPrime"):
             assert inputs[field] == number[field]

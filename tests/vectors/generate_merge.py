@@ -19,10 +19,12 @@ from tests.support.identities import cid, digest
 from tests.support.manifests import KINDS, whole_manifest
 from torch import Tensor
 
-from atoll.aggregation.merge_round import merge
+from atoll.aggregation.merge_round import MergedUpdate, merge_updates
+from atoll.aggregation.stated_merge import MergedLayout, merged_pieces, statement_of
 from atoll.numerics.codec.dither import MOMENT_SECTION, DitherKey
 from atoll.numerics.codec.factored import encode_factored
 from atoll.numerics.codec.registry import seat_codec
+from atoll.numerics.pieces import root_of_update
 from atoll.numerics.sections import joined
 from atoll.numerics.state import GlobalState
 from atoll.numerics.state_layout import Shapes, moment_layout, trained_shapes
@@ -32,6 +34,7 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeRecord
 from atoll.protocol.rules import RULES
 from atoll.protocol.types import Bitmap, SeatIndex
+from atoll.storage.cid import Cid
 
 HERE = Path(__file__).parent
 Json: TypeAlias = Any
@@ -213,10 +216,11 @@ def merged_round(
         accused=Bitmap(given.get("accused", 0)),
     )
     whole = {seat: joined(sections) for seat, sections in updates.items()}
-    merged = merge(model, whole, record=record, data_seed=DATA_SEED, manifest=manifest)
-    inputs = merged.inputs
+    merged = merge_updates(model, whole, record=record, data_seed=DATA_SEED, manifest=manifest)
+    after, inputs = merged.moves(model.copied(), manifest), merged.inputs
     told = {
-        "digest": hexed(merged.global_state.digest()),
+        "digest": hexed(after.digest()),
+        "stated": stated_of(manifest, model, merged, after),
         "record": {
             "accused": hex(record.accused),
             "committee": record.committee,
@@ -228,11 +232,25 @@ def merged_round(
         "excluded": list(inputs.excluded),
         "merged": list(inputs.merged),
         "named": [f"{found.check} {found.seat}" for found in inputs.named],
-        "initialRoot": hexed(merged.global_state.moments.initial_root),
+        "initialRoot": hexed(after.moments.initial_root),
         "momentumExcluded": list(inputs.momentum_excluded),
         "updates": [[hexed(part) for part in updates[seat]] for seat in sorted(updates)],
     }
-    return told, merged.global_state
+    return told, after
+
+
+def stated_of(
+    manifest: Manifest, model: GlobalState, merged: MergedUpdate, after: GlobalState
+) -> Json:
+    """The merged update and the statement; null where the merge has none."""
+    if not merged.stated:
+        return None
+    rows = len(merged.inputs.mergeable)
+    layout = MergedLayout.of(manifest, model.shapes, model.round, rows)
+    update = b"".join(merged_pieces(merged, layout))
+    name = Cid.of(update).to_bytes()
+    statement = statement_of(merged, after, root_of_update(update), name)
+    return {"update": hexed(update), "statement": hexed(statement.to_bytes())}
 
 
 def hexed(data: bytes) -> str:

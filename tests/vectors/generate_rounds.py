@@ -75,7 +75,9 @@ SEED, AUDIT_SEED, MODEL = digest("data seed"), digest("audit seed"), digest("mod
 KEY = digest("key")
 TAGS = [digest(f"x {j}") for j in range(3)]
 STATES = [digest(f"state {j}") for j in range(3)]
-VERDICT = Verdict(Bitmap(0b100), 5, digest("next model"), cid("next model"), bytes(range(8)))
+VERDICT = Verdict(
+    Bitmap(0b100), 5, digest("next model"), cid("next model"), bytes(range(8)), digest("statement")
+)
 TERMS = make_terms(program=digest("program"), rounds=5, seats=7, f=2, slots=40)
 SECRETS = [digest(f"secret {i}") for i in range(4)]
 """Of the committee: every one's account is `committee`'s at the same position."""

@@ -13,7 +13,7 @@ library Hashing {
     bytes32 internal constant DATA = keccak256("atoll.data.v2");
     bytes32 internal constant AUDIT = keccak256("atoll.audit.v3");
     bytes32 internal constant CERTIFICATE = keccak256(
-        "Certificate(uint256 job,uint32 round,bytes32 seed,bytes32 votes,uint256 excluded,uint16 merged,bytes32 state,bytes cid,bytes8 loss)"
+        "Certificate(uint256 job,uint32 round,bytes32 seed,bytes32 votes,uint256 excluded,uint16 merged,bytes32 state,bytes cid,bytes8 loss,bytes32 statement)"
     );
     bytes32 internal constant ROUND_RECORD = keccak256("atoll.round-record.v1");
     bytes32 internal constant AUDIT_REPORT = keccak256("atoll.audit-report.v1");
@@ -115,13 +115,14 @@ library Hashing {
         view
         returns (bytes32 value)
     {
-        bytes32[10] memory said;
+        bytes32[11] memory said;
         (said[0], said[1], said[2]) = (CERTIFICATE, bytes32(roundId.jobId), bytes32(uint256(roundId.round)));
         (said[3], said[4]) = (seed, votes);
         (said[5], said[6]) = (bytes32(v.excluded), bytes32(uint256(v.merged)));
         (said[7], said[8], said[9]) = (v.state, keccak256(v.cid), bytes32(v.loss));
+        said[10] = v.statement;
         assembly ("memory-safe") {
-            value := keccak256(said, 320)
+            value := keccak256(said, 352)
         }
         return TypedData.hash(roundId.rounds, value);
     }
@@ -167,7 +168,7 @@ library Hashing {
         (said[5], said[6], said[7]) = (auditSeed_, bytes32(uint256(id)), bytes32(uint256(uint160(account))));
         (said[8], said[9]) = (bodyHash, salt);
         assembly ("memory-safe") {
-            value := keccak256(said, 320)
+            value := keccak256(said, 352)
         }
     }
 

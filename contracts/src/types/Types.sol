@@ -85,6 +85,7 @@ struct Verdict {
     bytes32 state; // digest of the global state that the next round opens from
     bytes cid;
     bytes8 loss; // held-out, of the model before
+    bytes32 statement; // SHA-256 of the merge statement; zero where the merge has none
 }
 
 /// A verdict, and a certificate by which some of these accounts signed it.

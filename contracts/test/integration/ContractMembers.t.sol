@@ -442,9 +442,11 @@ contract ContractMembersTest is Network {
 
     function _contentOf(uint256 jobId, bytes32 seed, bytes32 votes, Verdict memory v) private pure returns (bytes32) {
         bytes32 kind = keccak256(
-            "Certificate(uint256 job,uint32 round,bytes32 seed,bytes32 votes,uint256 excluded,uint16 merged,bytes32 state,bytes cid,bytes8 loss)"
+            "Certificate(uint256 job,uint32 round,bytes32 seed,bytes32 votes,uint256 excluded,uint16 merged,bytes32 state,bytes cid,bytes8 loss,bytes32 statement)"
         );
         bytes memory first = abi.encode(kind, jobId, uint32(0), seed, votes);
-        return keccak256(bytes.concat(first, abi.encode(v.excluded, v.merged, v.state, keccak256(v.cid), v.loss)));
+        return keccak256(
+            bytes.concat(first, abi.encode(v.excluded, v.merged, v.state, keccak256(v.cid), v.loss, v.statement))
+        );
     }
 }

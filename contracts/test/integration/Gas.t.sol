@@ -106,7 +106,7 @@ contract GasTest is Network {
     }
 
     function test_P41_settlementAt7Members() public {
-        settled(7, 201_500, "settlement at 7 members, all of whom sign");
+        settled(7, 203_500, "settlement at 7 members, all of whom sign");
     }
 
     function test_P41_settlementAt16Members() public {

@@ -338,7 +338,7 @@ abstract contract Network is Check {
         uint32 round = rounds.state(jobId).round;
         v.merged = uint16(available.popcount());
         v.state = stateAfter(jobId, round);
-        (v.cid, v.loss) = ("merged", bytes8(uint64(1)));
+        (v.cid, v.loss, v.statement) = ("merged", bytes8(uint64(1)), keccak256("statement"));
     }
 
     function stateAfter(uint256 jobId, uint32 round) internal pure returns (bytes32) {

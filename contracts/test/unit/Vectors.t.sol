@@ -85,7 +85,8 @@ contract VectorsTest is Check {
             uint16(number(".certificate.verdict.merged")),
             word(".certificate.verdict.state"),
             vm.parseJsonBytes(json, ".certificate.verdict.cid"),
-            bytes8(vm.parseJsonBytes(json, ".certificate.verdict.loss"))
+            bytes8(vm.parseJsonBytes(json, ".certificate.verdict.loss")),
+            word(".certificate.verdict.statement")
         );
         bytes32 digest = this.digestOf(v);
         same(digest, word(".certificate.digest"), "certificate.digest");

@@ -28,13 +28,28 @@ from atoll.protocol.reset_periods import earlier_rounds, round_of
 from atoll.protocol.types import Digest, Phase, Reveal, Role, RoundId, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
 from atoll.service import commands
+from atoll.service.duties.apply_merge import (
+    applied_of,
+    applies,
+    applying,
+    own_model,
+    part_of_train,
+)
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.fetch_model import model_of_round
 from atoll.service.duties.material import has_material, spec_of
-from atoll.service.duties.merge import checked_of, checking, foreseeing, foreseen_of, merging
+from atoll.service.duties.merge import (
+    DoMerge,
+    checked_of,
+    checking,
+    foreseeing,
+    foreseen_of,
+    merging,
+)
 from atoll.service.duties.round_start import round_start_of
+from atoll.service.duties.updates import decide_updates
 from atoll.service.entries import Done, Entry
-from atoll.service.machine import Decision, by_view_and_entries
+from atoll.service.machine import AnyCommand, Decision, by_view_and_entries
 from atoll.service.task import Task
 from atoll.storage.cid import Cid
 from atoll.train.earlier import EarlierRound
@@ -304,7 +319,11 @@ def decide_merge(state: ProviderState) -> Decision:
     A certificate that came first is still looked at: whoever signs fast would not be found else.
     """
     view = state.view
-    command = None if view.is_last(view.round) else merging(state) or foreseeing(state)
+    if applies(state) and seat_of(state) is not None and applying(state) is not None:
+        return _decide_applied(state)
+    command = None
+    if not view.is_last(view.round) and not applies(state):
+        command = merging(state) or foreseeing(state)
     if command is None and view.phase is not Phase.CLOSED and _was_seated(state):
         command = checking(state)
     if command is None or seat_of(state) is None:
@@ -312,6 +331,28 @@ def decide_merge(state: ProviderState) -> Decision:
     if state.entries.of(type(command), *command.about) is not None:
         return Decision("merge", f"round {command.round_id.round} is merged")
     return Decision("merge", f"merges round {command.round_id.round}", (command,))
+
+
+def _decide_applied(state: ProviderState) -> Decision:
+    """Applies the last merge; merges where that cannot be applied, or not in time."""
+    command, again = applying(state), checking(state)
+    assert command is not None and again is not None  # nothing is applied else
+    settled, applied = f"round {again.round_id.round}", applied_of(state)
+    is_merged = state.entries.of(DoMerge, *again.about) is not None
+    if own_model(state) or (applied is not None and is_merged):
+        return Decision("merge", f"{settled} is merged")
+    wanted: list[AnyCommand] = [] if applied is not None else [command]
+    # Who waited for longer could neither merge nor train in the time that is left.
+    if not is_merged and (applied is not None or part_of_train(state)):
+        wanted.append(again)
+    return Decision("merge", f"applies the merge of {settled}", tuple(wanted))
+
+
+def decide_fetching(state: ProviderState) -> Decision:
+    """Gets the running round's updates, unless their merge is applied."""
+    if applies(state):
+        return Decision("updates", "their merge is applied")
+    return decide_updates(state)
 
 
 def _was_seated(state: ProviderState) -> bool:
@@ -372,6 +413,9 @@ def _running(state: ProviderState, seat: SeatIndex | None) -> RoundStart | None:
     initial_state, merged = round_start_of(state), checked_of(state)
     if initial_state is not None:
         return RoundStart(running.round, running.seed, initial_state.digest, initial_state.cid)
+    applied = applied_of(state)
+    if applied is not None and applied.cid:
+        return RoundStart(running.round, running.seed, running.model, applied.cid)
     if merged is None or merged.verdict.state != running.model:
         return None
     # What we began before the certificate came goes on while the model is looked at.

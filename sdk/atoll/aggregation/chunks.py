@@ -21,6 +21,9 @@ T = TypeVar("T")
 BLOCK = 1 << 26
 """Values of all rows together that are decoded at once, in a byte each; their sums take four."""
 
+CHUNK = 1 << 20
+"""Coordinates whose inner products a merged update has by themselves (SPEC-MERGE.md, 9)."""
+
 MIN_SHARE = 1 << 17
 """Fewer coordinates than this are not worth a thread."""
 

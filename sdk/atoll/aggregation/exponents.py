@@ -30,6 +30,8 @@ MOST: Final = 4
 """Exponents are moved by in a round: a fourth part of what int8 spans is seen to be too little, or
 too much, before the next round's update is lost."""
 Values = npt.NDArray[np.int8]
+Votes = tuple[tuple[int, ...], ...]
+"""Of each row about each tensor."""
 Above = npt.NDArray[np.int64]
 """How many values are above t in magnitude, by t from 0 to 127."""
 _MAGNITUDES: Final = 128
@@ -108,11 +110,28 @@ def next_exponents(
     """
     if target is None:
         return dict(exponents)
-    moved = {}
-    for name, _, span in layout.spans():
-        move = middle_vote([_vote_of(row, span, target) for row in rows])
-        moved[name] = min(max(exponents[name] + move, low), high)
-    return moved
+    return moved(exponents, layout, votes_of(layout, rows, target), low=low, high=high)
+
+
+def votes_of(layout: Layout, rows: Sequence[VectorRow], target: Target) -> Votes:
+    """What every row says about every tensor's exponent."""
+    spans = [span for _, _, span in layout.spans()]
+    return tuple(tuple(_vote_of(row, span, target) for span in spans) for row in rows)
+
+
+def moved(
+    exponents: Mapping[str, int],
+    layout: Layout,
+    votes: Sequence[Sequence[int]],
+    *,
+    low: int,
+    high: int,
+) -> dict[str, int]:
+    """The exponents that these votes, of each row about each tensor, make of a round's."""
+    by_tensor = zip(layout.names, zip(*votes, strict=True), strict=True)
+    return {
+        name: min(max(exponents[name] + middle_vote(moves), low), high) for name, moves in by_tensor
+    }
 
 
 def _vote_of(row: VectorRow, span: slice, target: Target) -> int:

@@ -19,12 +19,13 @@ from torch import Tensor
 
 from atoll.aggregation.chunks import blocks
 from atoll.aggregation.contributors import contributor_mean
-from atoll.aggregation.exponents import next_exponents
+from atoll.aggregation.coordinatewise import BoolMatrix
+from atoll.aggregation.exponents import Votes, moved, votes_of
 from atoll.aggregation.factored_merge import merged_factored
-from atoll.aggregation.gram import Int64Matrix
-from atoll.aggregation.passes import gram
+from atoll.aggregation.gram import Int64Matrix, squared_distances
+from atoll.aggregation.passes import chunk_grams, gram
 from atoll.aggregation.rounding import as_fp32, moving, rounded
-from atoll.aggregation.rules import Aggregate, aggregate
+from atoll.aggregation.rules import Aggregate, aggregate, neighbours
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.factored import FactoredLayout, FactoredMoments
@@ -46,7 +47,8 @@ from atoll.protocol.merge_inputs import (
     candidates,
     merge_inputs,
 )
-from atoll.protocol.method_spec import CodecSpec
+from atoll.protocol.merge_statement import is_stated
+from atoll.protocol.method_spec import CodecSpec, RobustSpec
 from atoll.protocol.types import Digest, SeatIndex
 
 FEW_UPDATES: Final = 2
@@ -56,11 +58,24 @@ _PLAIN_BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
+class Products:
+    """Inner products of all pairs of rows.
+
+    Attributes:
+        whole: over all coordinates.
+        chunks: over each chunk, where the merge is stated: rows up to the diagonal, big-endian.
+    """
+
+    whole: Int64Matrix
+    chunks: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Grams:
     """Inner products of all pairs of updates: of what moves the model, and of the first moments."""
 
-    delta: Int64Matrix | None
-    first: Int64Matrix | None
+    delta: Products | None
+    first: Products | None
 
 
 NO_GRAMS: Final = Grams(None, None)
@@ -99,6 +114,7 @@ class MergedUpdate:
         moments: what the next round opens with, whose count is this round's steps alone: the first
             half of a merge may have a state without moments. None where there are none.
         moment_exponents: the next round's grid exponents of those.
+        stated: what the merge statement says of each section, where there is one.
     """
 
     inputs: MergeInputs
@@ -108,6 +124,7 @@ class MergedUpdate:
     exponents: dict[str, int] = field(default_factory=dict)
     moments: Moments | None = None
     moment_exponents: dict[str, int] = field(default_factory=dict)
+    stated: tuple[StatedSection, ...] = ()
 
     def moves(self, state: GlobalState, manifest: Manifest) -> GlobalState:
         """The state the next round starts from, in the memory of the one that this round started
@@ -184,28 +201,31 @@ def combine(
     weights = dict.fromkeys(map(int, inputs.mergeable), Fraction(0))
     if not inputs.merged:
         return MergedUpdate(inputs, weights)
-    chosen = [updates[seat] for seat in inputs.merged]
-    of_delta = _gram_of(grams.delta, updates, inputs.merged)
     f, part, codec = inputs.f_prime, state.sent_part(manifest.codec), manifest.codec
+    chosen = [updates[seat] for seat in inputs.merged]
     layout = Layout.of_tensors(part.params)
-    changes = Section(layout, [each.delta for each in chosen], of_delta)
+    counted = _counted(grams.delta, updates, inputs.merged)
+    changes = Section(layout, [each.delta for each in chosen], counted)
     aggregate = changes.merged(manifest, f)
     weights |= zip(map(int, inputs.merged), aggregate.weights, strict=True)
     numerators, denominator = moving(aggregate, codec.properties.fineness)
     del aggregate
+    votes = changes.votes(codec)
     result = MergedUpdate(
         inputs,
         weights,
         changes.tensors(numerators),
         denominator,
-        changes.next_exponents(part.exponents, codec),
+        changes.moved(part.exponents, codec, votes),
+        stated=changes.stated(manifest, inputs, grams.delta, votes),
     )
     shared = moment_layout(manifest, state.shapes)
     if not shared.m:
         return result
     heard = [seat for seat in inputs.merged if seat not in inputs.momentum_excluded]
     rows = [row for seat in heard if (row := updates[seat].first) is not None]
-    first = Section(Layout.of(shared.m), rows, _gram_of(grams.first, updates, heard))
+    first = Section(Layout.of(shared.m), rows, _counted(grams.first, updates, heard))
+    votes = first.votes(codec)
     return replace(
         result,
         moments=Moments(
@@ -214,8 +234,24 @@ def combine(
             dict(state.moment_exponents),
             **_factored([each.factored for each in chosen if each.factored is not None], shared, f),
         ),
-        moment_exponents=first.next_exponents(state.moment_exponents, codec),
+        moment_exponents=first.moved(state.moment_exponents, codec, votes),
+        stated=(*result.stated, *first.stated(manifest, inputs, grams.first, votes)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StatedSection:
+    """What a merge statement, and the merged update's last section, say of rows that were merged.
+
+    Attributes:
+        products: inner products of all mergeable rows.
+        groups: of each merged row, the rows, among the merged, that are mixed in its place.
+        votes: of each merged row about each tensor.
+    """
+
+    products: Products
+    groups: BoolMatrix
+    votes: Votes
 
 
 @dataclass(frozen=True)
@@ -232,22 +268,32 @@ class Section:
 
     def merged(self, manifest: Manifest, f: int) -> Aggregate:
         """What the rule makes of them, in coordinates."""
-        aggregate = _combine(self.rows, manifest, f, self.gram_nn)
+        aggregate = rule_applied(self.rows, manifest, f, self.gram_nn)
         turn, total = codec_of(manifest.codec).coordinates, self.layout.total
         return replace(
             aggregate, numerators=turn(aggregate.numerators, aggregate.denominator, total)
         )
 
-    def next_exponents(self, exponents: Mapping[str, int], codec: CodecSpec) -> dict[str, int]:
+    def votes(self, codec: CodecSpec) -> Votes:
         """Merged rows vote, and no others: who is excluded must not move the grid either."""
-        return next_exponents(
-            exponents,
-            self.layout,
-            self.rows,
-            codec_of(codec).target,
-            low=codec.min_exponent,
-            high=codec.max_exponent,
-        )
+        target = codec_of(codec).target
+        return () if target is None else votes_of(self.layout, self.rows, target)
+
+    def moved(self, exponents: Mapping[str, int], codec: CodecSpec, votes: Votes) -> dict[str, int]:
+        """The next round's exponents; this round's of a codec whose grid never moves."""
+        if codec_of(codec).target is None:
+            return dict(exponents)
+        bounds = {"low": codec.min_exponent, "high": codec.max_exponent}
+        return moved(exponents, self.layout, votes, **bounds)
+
+    def stated(
+        self, manifest: Manifest, inputs: MergeInputs, products: Products | None, votes: Votes
+    ) -> tuple[StatedSection, ...]:
+        """What a statement says of it; nothing where the merge has none."""
+        if products is None or self.gram_nn is None or not products.chunks:
+            return ()
+        groups = groups_of(self.gram_nn, manifest.robust, inputs.f_prime)
+        return (StatedSection(products, groups, votes),)
 
     def tensors(self, flat: npt.NDArray[Any]) -> dict[str, Tensor]:
         """Numbers in the order of the layout, by tensor."""
@@ -255,12 +301,19 @@ class Section:
         return {name: torch.from_numpy(flat[span]).reshape(shape) for name, shape, span in spans}
 
 
-def _gram_of(
-    gram_nn: Int64Matrix | None, seats: Iterable[SeatIndex], kept: Collection[SeatIndex]
+def _counted(
+    products: Products | None, seats: Iterable[SeatIndex], kept: Collection[SeatIndex]
 ) -> Int64Matrix | None:
-    """Its rows and columns of these seats."""
+    """Rows and columns of the seats that count."""
     rows = [row for row, seat in enumerate(seats) if seat in kept]
-    return None if gram_nn is None else gram_nn[np.ix_(rows, rows)]
+    return None if products is None else products.whole[np.ix_(rows, rows)]
+
+
+def groups_of(gram_nn: Int64Matrix, robust: RobustSpec, f: int) -> BoolMatrix:
+    """Which merged rows are mixed in place of each, as the rule says."""
+    if not robust.properties.mixes or len(gram_nn) <= FEW_UPDATES:
+        return np.eye(len(gram_nn), dtype=np.bool_)
+    return neighbours(squared_distances(gram_nn), f)
 
 
 def _first_moment(aggregate: Aggregate, codec: CodecSpec) -> npt.NDArray[Any]:
@@ -270,18 +323,23 @@ def _first_moment(aggregate: Aggregate, codec: CodecSpec) -> npt.NDArray[Any]:
 
 
 def _factored(chosen: Sequence[FactoredMoments], shared: MomentLayout, f: int) -> dict[str, Any]:
-    """Rows, columns and whole second moments by name."""
-    parts: dict[str, dict[str, Tensor]] = {"rows": {}, "columns": {}, "whole": {}}
+    """Merged rows, columns and whole second moments by name."""
     if not shared.v:
-        return parts
+        return {}
     places = FactoredLayout(Layout.of(shared.v))
-    merged = torch.from_numpy(merged_factored(f, chosen, places))
+    return named_sums(merged_factored(f, chosen, places), places)
+
+
+def named_sums(merged: npt.NDArray[Any], places: FactoredLayout) -> dict[str, Any]:
+    """Rows, columns and whole second moments by name."""
+    sums = torch.from_numpy(merged)
+    parts: dict[str, dict[str, Tensor]] = {"rows": {}, "columns": {}, "whole": {}}
     for name, shape, span in places.spans():
         if len(shape) == 1:
-            parts["whole"][name] = merged[span].clone()
+            parts["whole"][name] = sums[span].clone()
             continue
-        parts["rows"][name] = merged[span][: shape[0]].clone()
-        parts["columns"][name] = merged[span][shape[0] :].clone()
+        parts["rows"][name] = sums[span][: shape[0]].clone()
+        parts["columns"][name] = sums[span][shape[0] :].clone()
     return parts
 
 
@@ -311,18 +369,32 @@ def _grams(updates: Sequence[StoredUpdate], manifest: Manifest) -> Grams:
     """Inner products of the rows; none of exact values, whose products overflow."""
     if manifest.codec.properties.is_exact:
         return NO_GRAMS
+    count = _chunk_products if is_stated(manifest) else _products
     first = [each.first for each in updates if each.first is not None]
-    return Grams(gram([each.delta for each in updates]), gram(first) if first else None)
+    return Grams(count([each.delta for each in updates]), count(first) if first else None)
+
+
+def _products(rows: Sequence[VectorRow]) -> Products:
+    return Products(gram(rows))
+
+
+def _chunk_products(rows: Sequence[VectorRow]) -> Products:
+    whole, chunks = np.zeros((len(rows), len(rows)), dtype=np.int64), list[bytes]()
+    lower = np.tril_indices(len(rows))
+    for part in chunk_grams(rows) if rows else ():
+        whole += part
+        chunks.append(part[lower].astype(">i8").tobytes())
+    return Products(whole, b"".join(chunks))
 
 
 def _inputs(
     seats: Sequence[SeatIndex], grams: Grams, record: MergeRecord, manifest: Manifest
 ) -> MergeInputs:
-    compared = [each.tolist() for each in (grams.delta, grams.first) if each is not None]
+    compared = [each.whole.tolist() for each in (grams.delta, grams.first) if each is not None]
     return merge_inputs(record, seats, compared, MergeTerms.of(manifest))
 
 
-def _combine(
+def rule_applied(
     rows: Sequence[VectorRow], manifest: Manifest, f: int, gram_nn: Int64Matrix | None
 ) -> Aggregate:
     """Merges by the manifest's rule; one update or two by their mean, as no rule can do better."""

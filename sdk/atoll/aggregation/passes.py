@@ -6,11 +6,11 @@ block at a time, so that a round of many seats takes no more memory than one of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from atoll.aggregation.chunks import PassPlan, blocks
+from atoll.aggregation.chunks import CHUNK, PassPlan, blocks
 from atoll.aggregation.coordinatewise import (
     BoolMatrix,
     Int32Vector,
@@ -33,6 +33,19 @@ def gram(rows: Sequence[VectorRow], plan: PassPlan | None = None) -> Int64Matrix
     for span in blocks(rows):
         total += act(_lanes(rows, span), plan)
     return total
+
+
+def chunk_grams(rows: Sequence[VectorRow], plan: PassPlan | None = None) -> Iterator[Int64Matrix]:
+    """`gram` of every chunk of `CHUNK` coordinates, of which the last may be shorter."""
+    plan = plan or PassPlan()
+    native = _native(rows, plan)
+    act, length = native.gram if native else gram_numpy, len(rows[0])
+    step = min(CHUNK, next(blocks(rows)).stop)
+    for begin in range(0, length, CHUNK):
+        total, end = np.zeros((len(rows), len(rows)), dtype=np.int64), min(begin + CHUNK, length)
+        for at in range(begin, end, step):
+            total += act(_lanes(rows, slice(at, min(at + step, end))), plan)
+        yield total
 
 
 def trimmed_sums(

@@ -494,6 +494,7 @@ def _compare(recomputed: Verdict, certified: Verdict) -> str:
         "updates are merged": (recomputed.merged, certified.merged),
         "is the model": (recomputed.state, certified.state),
         "is the held-out loss": (recomputed.loss, certified.loss),
+        "is the merge statement": (recomputed.statement, certified.statement),
     }
     wrong = [what for what, (mine, theirs) in parts.items() if mine != theirs]
     return "" if not wrong else f"other {', other '.join(wrong)}"

@@ -11,19 +11,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from itertools import accumulate
+from typing import Final
 
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.dither import MOMENT_SECTION, DitherKey
 from atoll.numerics.codec.factored import FactoredLayout, FactoredMoments
 from atoll.numerics.codec.header import check_length
 from atoll.numerics.codec.registry import codec_of, seat_codec
-from atoll.numerics.codec.update_codec import StoredRow
+from atoll.numerics.codec.update_codec import Integers, StoredRow
 from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.pieces import PIECE_BYTES, ByteSlices
 from atoll.numerics.state import GlobalState
 from atoll.numerics.state_layout import Shapes, moment_layout
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.method_spec import CodecSpec
+from atoll.protocol.types import ZERO_DIGEST
+
+_NOBODY: Final = DitherKey(ZERO_DIGEST, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,31 @@ class UpdateLayout:
     def encoded_length(self) -> int:
         """Bytes of any update of this layout."""
         return _joined_length(self.lengths)
+
+    def spans(self, section: int, span: slice) -> list[slice]:
+        """Where in an update's bytes some coordinates of Δ (0) or of first moments (1) lie."""
+        begin = sum(map(filled, self.lengths[:section]))
+        codec = seat_codec(self.codec, _NOBODY)
+        parts = codec.spans(self.vectors[section], span)
+        return [slice(begin + part.start, begin + part.stop) for part in parts]
+
+    def decode_span(
+        self, data: ByteSlices, section: int, span: slice, dither: DitherKey
+    ) -> Integers:
+        """The integers of such coordinates alone; a span begins with a piece.
+
+        Raises:
+            MalformedUpdate: these are not canonical.
+        """
+        begin = sum(map(filled, self.lengths[:section]))
+        key = replace(dither, section=MOMENT_SECTION) if section else dither
+        part = _Part(data, begin, self.lengths[section])
+        return seat_codec(self.codec, key).decode_span(part, self.vectors[section], span)
+
+    @property
+    def vectors(self) -> tuple[Layout, ...]:
+        """What the rule merges: Δ, and first moments where there are any."""
+        return (self.delta,) if self.first is None else (self.delta, self.first)
 
     def open(self, data: ByteSlices, model: GlobalState, dither: DitherKey) -> StoredUpdate:
         """An update of the round that begins with `model`; reads all of it once.

@@ -162,6 +162,7 @@ def certificate_message(
         TypedField("bytes32", "state", verdict.state),
         TypedField("bytes", "cid", verdict.cid),
         TypedField("bytes8", "loss", verdict.loss),
+        TypedField("bytes32", "statement", verdict.statement),
     )
 
 

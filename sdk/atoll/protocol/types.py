@@ -214,6 +214,7 @@ class Verdict:
         merged: updates in the merge.
         state: digest of the global state that the next round opens with, found at `cid`.
         loss: held-out loss of the model that the round opened with, 8 bytes.
+        statement: SHA-256 of the merge statement; zero where the merge has none.
     """
 
     excluded: Bitmap
@@ -221,6 +222,7 @@ class Verdict:
     state: Digest
     cid: bytes
     loss: bytes
+    statement: Digest = ZERO_DIGEST
 
 
 def bits(bitmap: int) -> list[int]:

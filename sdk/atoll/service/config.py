@@ -272,6 +272,9 @@ class ServiceConfig(_Section):
     schedule: ScheduleSection = ScheduleSection()
     auto_claim: Literal["never", "each", "end"] = "end"
     """Claim pay after each final round, once at the job's end, or by hand."""
+    merge: Literal["auto", "self", "apply"] = "auto"
+    """Of a provider: whether it merges every round by itself, from all updates, or applies what the
+    committee merged and looks at a part of them; `auto` merges where they are small."""
     owner: str | None = None
     """Who alone moves this account's stake and has its pay. The service proposes it, and stakes
     nothing before it has accepted."""

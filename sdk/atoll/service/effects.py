@@ -14,6 +14,7 @@ import structlog
 
 from atoll.chain.call import Call
 from atoll.errors import NotFound, StorageError, TransactionFailed
+from atoll.protocol.hashing import sha256
 from atoll.protocol.obligations import committee_gateways
 from atoll.protocol.types import Address, JobId, Role
 from atoll.protocol.views import JobView
@@ -234,6 +235,26 @@ class Effects:
         urls = (gateways.get(author, ""), relays, gateways.get(self.context.me, ""))
         patience = view.require_terms().merge_seconds / RELAY_PART
         spread = Spread.of(*urls, patience)
+        await self.context.fetcher_of(view.job_id).fetch_spread(cid, max_bytes, spread)
+        self.context.storage.mirror_later([cid])
+
+    async def fetch_handed_on(
+        self, view: JobView, round_: int, cid: Cid, max_bytes: int, *, made_in: int
+    ) -> None:
+        """As `fetch`, of what a round's committee made and every member serves on. Raises as
+        `fetch`.
+        """
+        await self._pin(view, round_, cid)
+        gateways, me = view.gateways, view.gateways.get(self.context.me, "")
+        makers = [url for url in committee_gateways(view, made_in) if url != me]
+        running = view.open
+        seats = running.seats.values() if running is not None else ()
+        seated = (view.providers[holder].account for holder in seats)
+        relays = {gateways[account] for account in seated if account in gateways}
+        # Each asks its own one of the committee, or all would ask the first.
+        author = min(makers, key=lambda url: sha256(f"{me} {url}".encode()), default="")
+        patience = view.require_terms().train_seconds / RELAY_PART
+        spread = Spread.of(author, relays, me, patience)
         await self.context.fetcher_of(view.job_id).fetch_spread(cid, max_bytes, spread)
         self.context.storage.mirror_later([cid])
 

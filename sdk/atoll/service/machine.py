@@ -173,6 +173,7 @@ class Setup(Generic[B]):
         behaviour: where the role decides for itself.
         auto_claim: `never`, `each` or `end`.
         schedule: the hours in which it joins rounds.
+        merge: whether a provider applies merges: `auto`, `self` or `apply`.
     """
 
     gateway_url: str
@@ -180,6 +181,7 @@ class Setup(Generic[B]):
     keeper: KeeperConfig = field(default_factory=KeeperConfig)
     auto_claim: str = "end"
     schedule: ScheduleSection = field(default_factory=ScheduleSection)
+    merge: str = "auto"
 
 
 def begun_ahead(state: State[S], decide: Callable[[State[S]], list[Decision]]) -> list[Decision]:

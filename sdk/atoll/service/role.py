@@ -41,7 +41,7 @@ async def run_role(
         )
     config = config.model_copy(update={"role": role})
     async with open_context(config, serves) as context:
-        mine = (config.keeper, config.auto_claim, config.schedule)
+        mine = (config.keeper, config.auto_claim, config.schedule, config.merge)
         setup = Setup(context.url, behaviour, *mine)
         service = Service(role, setup, step, Effects(context))
         health = Health(lambda: metrics_of(service), service.health_status, service.is_alive)

@@ -10,14 +10,16 @@ from dataclasses import replace
 
 from atoll.aggregation.distances import distances
 from atoll.aggregation.merge_round import merge_updates
+from atoll.aggregation.stated_merge import MergedLayout
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.pieces import root_of_update
+from atoll.numerics.pieces import ByteSlices, root_of_update
 from atoll.numerics.sections import UpdateLayout
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.losses import loss_bytes
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.types import Digest, SeatIndex, Verdict, to_bitmap
+from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex, Verdict, to_bitmap
+from atoll.service.duties.apply_merge import APPLY_MERGED, OPEN_STATEMENT, DoApply, OpenedStatement
 from atoll.service.duties.evaluation import EVALUATE_STATE
 from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE, FIND_PROGRAM, MEASURE_PACE
 from atoll.service.duties.merge import (
@@ -26,6 +28,7 @@ from atoll.service.duties.merge import (
     MERGE_ROUND,
     DoMerge,
     MeasuredMerge,
+    statement_cid,
 )
 from atoll.service.duties.replay_seat import REPLAY, DoReplay, EarlierSaid
 from atoll.service.duties.round_start import INSPECT_STATE, MAKE_INITIAL_STATE, RoundStartReady
@@ -45,6 +48,7 @@ from atoll.train.open_base import open_base
 from atoll.train.probe import check_environment, pin_torch
 from atoll.train.replay import RevealedRound, SeatReplay, replay_seat
 from atoll.train.seat_task import TrainTask
+from atoll.train.stored_merges import StoredMerge, store_statement
 from atoll.train.stored_states import read_global_state
 from atoll.train.tokenizer import open_tokenizer
 
@@ -182,11 +186,67 @@ def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:
         data_seed=command.data_seed,
         manifest=manifest,
     )
+    shapes = model.shapes
     del model
     moved = merge.moves(read_global_state(manifest, command.initial_state, store), manifest)
     cid, inputs = store.add_pieces(moved.pieces()), merge.inputs
-    excluded = to_bitmap(inputs.excluded)
-    return Verdict(excluded, len(inputs.merged), moved.digest(), cid.to_bytes(), loss)
+    excluded, statement = to_bitmap(inputs.excluded), ZERO_DIGEST
+    if merge.stated:
+        rows = len(inputs.mergeable)
+        layout = MergedLayout.of(manifest, shapes, command.round_id.round, rows)
+        statement = store_statement(merge, moved, layout, store)
+    model_of = (moved.digest(), cid.to_bytes())
+    return Verdict(excluded, len(inputs.merged), *model_of, loss, statement)
+
+
+@OPEN_STATEMENT.runs
+def open_statement(command: DoApply, secret: bytes, store_dir: str) -> OpenedStatement:
+    """Checks a statement, and says what else of the merge is to be fetched.
+
+    Raises:
+        MalformedUpdate: it is not canonical, or something in it does not follow.
+    """
+    pin_torch()
+    merge = _stated(command, LocalStore(store_dir))
+    spots = tuple(
+        tuple((part.start, part.stop) for part in merge.spans(spot)) for spot in merge.drawn(secret)
+    )
+    size = merge.layout.encoded_length
+    return OpenedStatement(merge.statement.update_cid, size, spots)
+
+
+@APPLY_MERGED.runs
+def apply_merged(
+    command: DoApply, secret: bytes, spots: tuple[int, ...], store_dir: str
+) -> RoundStartReady:
+    """Stores the next global state, once the merged update agrees with the updates at these of the
+    drawn spots.
+
+    Raises:
+        MalformedUpdate: it is not what the statement says, or not the merge there.
+    """
+    pin_torch()
+    store = LocalStore(store_dir)
+    merge = _stated(command, store)
+    updates: dict[int, ByteSlices] = {
+        update.seat: FileSlices(store, Cid.from_bytes(update.cid), max_update_bytes(merge.manifest))
+        for update in (command.merge.updates if spots else ())
+    }
+    drawn = merge.drawn(secret)
+    after = merge.applied([drawn[number] for number in spots], updates)
+    return RoundStartReady(store.add_pieces(after.pieces()).to_bytes(), after.digest())
+
+
+def _stated(command: DoApply, store: LocalStore) -> StoredMerge:
+    merge = command.merge
+    return StoredMerge.read(
+        Manifest.from_bytes(merge.manifest),
+        merge.record,
+        merge.data_seed,
+        initial_state=merge.initial_state,
+        statement=statement_cid(command.statement),
+        store=store,
+    )
 
 
 @REPLAY.runs

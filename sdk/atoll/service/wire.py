@@ -21,7 +21,7 @@ from atoll.errors import AtollError
 from atoll.nested import loads
 from atoll.service.task import Task
 
-WORD: Final = "atoll-worker.v1"
+WORD: Final = "atoll-worker.v2"
 _DUTIES: Final = "atoll.service.duties"
 WORK: Final = {
     "check-machine.v1": f"{_DUTIES}.material:CHECK_MACHINE",
@@ -34,6 +34,8 @@ WORK: Final = {
     "check-update.v1": f"{_DUTIES}.updates:IS_CANONICAL",
     "merge-round.v1": f"{_DUTIES}.merge:MERGE_ROUND",
     "merge-again.v1": f"{_DUTIES}.merge:MERGE_AGAIN",
+    "open-statement.v1": f"{_DUTIES}.apply_merge:OPEN_STATEMENT",
+    "apply-merged.v1": f"{_DUTIES}.apply_merge:APPLY_MERGED",
     "replay-seat.v1": f"{_DUTIES}.replay_seat:REPLAY",
     "next-game-move.v1": f"{_DUTIES}.game:PLAY",
     "show-claim-roots.v1": f"{_DUTIES}.challenge:SHOWN",
@@ -47,6 +49,8 @@ CLASSES: Final = {
     "fetch-update": "atoll.service.duties.updates:DoGetUpdate",
     "revealed-update": "atoll.service.duties.updates:RevealedUpdate",
     "merge": "atoll.service.duties.merge:DoMerge",
+    "apply-merge": "atoll.service.duties.apply_merge:DoApply",
+    "opened-statement": "atoll.service.duties.apply_merge:OpenedStatement",
     "merge-record": "atoll.protocol.merge_inputs:MergeRecord",
     "replay": "atoll.service.duties.replay_seat:DoReplay",
     "earlier-reveal": "atoll.service.duties.replay_seat:EarlierSaid",

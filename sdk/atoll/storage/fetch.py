@@ -204,6 +204,23 @@ class Fetcher:
         await self._bring_all([_Want(cid, None, 0)], tally, bring_ours)
         await self._bring_all(others[::-1], tally, bring_theirs)
 
+    async def fetch_spans(
+        self, cid: Cid, max_bytes: int, spans: Sequence[slice], prefer: Sequence[str] = ()
+    ) -> None:
+        """As `fetch`, of the blocks alone that some of a file's bytes lie in, and of all nodes."""
+        walk, stack = FileWalk(cid, max_bytes), [(_Want(cid, None, 0), 0)]
+        while stack:
+            want, begin = stack.pop()
+            end = begin + (want.claimed_bytes or 0)
+            is_wanted = any(span.start < end and begin < span.stop for span in spans)
+            if want.cid.codec == RAW and want.claimed_bytes is not None and not is_wanted:
+                continue
+            block = await self.fetch_block(want.cid, prefer)
+            node = walk.visit(want.cid, block, want.claimed_bytes, want.depth)
+            for child in node.children:
+                stack.append((_Want(child.cid, child.file_bytes, want.depth + 1), begin))
+                begin += child.file_bytes
+
     async def _bring_all(self, stack: list[_Want], tally: _Tally, bring: _Bring) -> None:
         """Brings these blocks, the last first, and what they name."""
         running: dict[asyncio.Task[bytes | None], _Want] = {}

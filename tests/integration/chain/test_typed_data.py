@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import astuple
 
 import pytest
 from eth_account.messages import encode_typed_data
@@ -32,7 +33,7 @@ async def test_a_wallet_and_the_contracts_hash_the_same(chain: AtollChain) -> No
     deployment = chain.deployment
     round_id = RoundId(deployment.domain, JobId(3), RoundIndex(2))
     message = certificate_message(round_id, digest("seed"), digest("votes"), VERDICT)
-    plain = (VERDICT.excluded, VERDICT.merged, VERDICT.state, VERDICT.cid, VERDICT.loss)
+    plain = astuple(VERDICT)
     given = (3, 2, digest("seed"), digest("votes"), plain)
     (hashed,) = await chain.read("certificateHash", *given, contract="Rounds")
     assert hashed == message.digest == by_wallet(message)

@@ -35,7 +35,13 @@ from atoll.protocol.types import (
 
 
 class Settling(Rounds):
-    """What ends a round, and begins the next."""
+    """What ends a round, and begins the next.
+
+    Attributes:
+        statement: of every verdict; as of merges that have none.
+    """
+
+    statement = Digest(ZERO)
 
     @property
     def votes_acc(self) -> Digest:
@@ -80,7 +86,8 @@ class Settling(Rounds):
     def verdict(self, excluded: set[int], merged: int) -> Verdict:
         """What honest members would say of the merge."""
         state = self.state_of(self.round + 1, str(sorted(self.available() - excluded)))
-        return Verdict(bitmap(excluded), merged, state, cid(state.hex()), bytes(8))
+        model = (state, cid(state.hex()))
+        return Verdict(bitmap(excluded), merged, *model, bytes(8), self.statement)
 
     def certified(self, verdict: Verdict) -> Digest:
         """What the committee signs."""
@@ -93,6 +100,7 @@ class Settling(Rounds):
             ("bytes32", "state", verdict.state),
             ("bytes", "cid", verdict.cid),
             ("bytes8", "loss", verdict.loss),
+            ("bytes32", "statement", verdict.statement),
         )
         return Digest(in_round("Certificate", where, said))
 

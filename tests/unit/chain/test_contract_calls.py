@@ -58,8 +58,8 @@ def test_dataclasses_and_words_encode_by_position() -> None:
     call = Calls(DEPLOYMENT).settle_words(
         JobId(1), votes, Certified(verdict, (member,), b"certificate")
     )
-    certified = "((uint256,uint16,bytes32,bytes,bytes8),address[],bytes)"
-    said = ((4, 2, bytes(SEED), b"cid", b"\x01" * 8), (member,), b"certificate")
+    certified = "((uint256,uint16,bytes32,bytes,bytes8,bytes32),address[],bytes)"
+    said = ((4, 2, bytes(SEED), b"cid", b"\x01" * 8, bytes(32)), (member,), b"certificate")
     given = decode(["uint256", "bytes", "uint256[]", certified], call.data[4:])
     assert given == (1, b"\x07\x03", (0b101, 1), said)
 

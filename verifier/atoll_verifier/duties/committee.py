@@ -93,7 +93,7 @@ class SendVote(ContractCall):
 class VerdictSigned(Entry):
     """What we signed of a round, and when, by the chain's clock."""
 
-    kind: ClassVar[str] = "merge-signed.v1"
+    kind: ClassVar[str] = "merge-signed.v2"
     digest: Digest
     verdict: Verdict
     signature: bytes

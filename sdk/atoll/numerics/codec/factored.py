@@ -35,7 +35,7 @@ _FLOOR: Final = np.float32(2.0**-80)
 _FIXED: Final = struct.Struct(">4sBBH32s")
 _AT_ONCE: Final = 1 << 16
 """Elements that are rounded at once, so that they stay in a core's cache."""
-_INFINITY: Final = 0x7F800000
+INFINITY: Final = 0x7F800000
 Float32Array = npt.NDArray[np.float32]
 Int64Vector = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint32]
@@ -111,7 +111,7 @@ class FactoredMoments:
         check_header(data[: len(head)], head)
         self._data, self._begin, self._total = data, len(head), positions.total
         for at in range(0, self._total, _AT_ONCE):
-            if (self[at : at + _AT_ONCE] >= _INFINITY).any():  # the sign is the highest bit
+            if (self[at : at + _AT_ONCE] >= INFINITY).any():  # the sign is the highest bit
                 raise MalformedUpdate("a sum is negative or not finite")
 
     def __len__(self) -> int:

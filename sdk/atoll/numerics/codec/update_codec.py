@@ -201,6 +201,29 @@ class UpdateCodec:
         """As `decode_flat`, which reads all of it once and holds nothing. Raises as that."""
         return StoredRow(self._body, data, layout, exponents)
 
+    def spans(self, layout: Layout, span: slice) -> list[slice]:
+        """Where in an update's bytes the coordinates of a span lie, which begins with a piece."""
+        begin, parts = header_length(layout), []
+        body, length = self._body, span.stop - span.start
+        for size, before, within in zip(
+            body.sections(layout.total),
+            body.sections(span.start),
+            body.sections(length),
+            strict=True,
+        ):
+            parts.append(slice(begin + before, begin + before + within))
+            begin += size
+        return parts
+
+    def decode_span(self, data: ByteSlices, layout: Layout, span: slice) -> Integers:
+        """The integers of such a span alone.
+
+        Raises:
+            MalformedUpdate: these are not canonical.
+        """
+        parts = b"".join(data[part] for part in self.spans(layout, span))
+        return self._body.decode(memoryview(parts), span.stop - span.start, span.start // PIECE)
+
     def decode(self, data: bytes, layout: Layout, exponents: Exponents) -> dict[str, Tensor]:
         """The update as fp32 tensors.
 

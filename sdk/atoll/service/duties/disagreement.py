@@ -18,15 +18,24 @@ from atoll.chain.contract_calls import Calls
 from atoll.protocol.types import Digest, Phase, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
 from atoll.service.commands import ContractCall, Work
+from atoll.service.duties.apply_merge import (
+    MERGES_AT,
+    NO_MODEL,
+    applies,
+    own_model,
+    part_of_train,
+    waits_for_merge,
+)
 from atoll.service.duties.merge import checked_of
 from atoll.service.duties.round_start import decide_round_start
 from atoll.service.entries import Done, Entry
-from atoll.service.machine import AnyCommand, Decision, State, by_view_and_entries
+from atoll.service.machine import AnyCommand, Decision, Setup, State, by_view_and_entries
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
+B = TypeVar("B")
 log = structlog.get_logger("atoll.disagreement")
 
 
@@ -93,9 +102,9 @@ def disagreement(state: State[S]) -> Disagreed | None:
     return None if ours == certified else Disagreed(settled_round.round, ours, certified)
 
 
-def decide_disagreement(state: State[S]) -> Decision:
+def decide_disagreement(state: State[Setup[B]]) -> Decision:
     """Notes it, and says it where that still saves the missed duty."""
-    disagreed = disagreement(state)
+    disagreed = disagreement(state) or _lacking(state)
     if disagreed is None:
         return Decision("agreement", "no certificate is another than our own merge")
     wanted: list[AnyCommand] = []
@@ -105,6 +114,18 @@ def decide_disagreement(state: State[S]) -> Decision:
     if running is not None and may_disagree(state):
         wanted.append(SendDisagree(running.round, running.seed, disagreed.own))
     return Decision("agreement", f"stops: {disagreed}", tuple(wanted))
+
+
+def _lacking(state: State[Setup[B]]) -> Disagreed | None:
+    """What stops who could neither apply the last merge nor merge, with TRAIN about to end.
+
+    Nobody is to train from a model by its name alone: two thirds could keep the rest to themselves.
+    """
+    is_last = part_of_train(state) == MERGES_AT - 1
+    if not is_last or not applies(state) or not waits_for_merge(state):
+        return None
+    settled_round = state.view.settled[-1]
+    return Disagreed(settled_round.round, NO_MODEL, settled_round.verdict.state)
 
 
 def may_disagree(state: State[S]) -> bool:
@@ -119,10 +140,11 @@ def may_disagree(state: State[S]) -> bool:
     return running.phase is Phase.TRAIN and is_ours and bool(waits >> held.index & 1)
 
 
-def decide_model(state: State[S]) -> Decision:
-    """Gets the model of the running round, from our own merge where that gave it."""
-    merged = checked_of(state)
-    ours = b""
-    if merged is not None and merged.verdict.state == state.view.model:
-        ours = merged.verdict.cid
+def decide_model(state: State[Setup[B]]) -> Decision:
+    """Gets the model of the running round, from our own merge where that gave it; where a merge is
+    applied, from nowhere else.
+    """
+    ours = own_model(state)
+    if not ours and applies(state) and waits_for_merge(state):
+        return Decision("round start", "waits for the merge that it follows from")
     return decide_round_start(state, ours)

@@ -5,6 +5,7 @@ Whoever merges by itself need not take anybody's word for the next model: see `d
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeRecord, MergeTerms, available_seats, candidates
+from atoll.protocol.merge_statement import update_cid_of
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import Digest, Phase, RoundId, Verdict, to_bitmap
@@ -25,7 +27,7 @@ from atoll.service.entries import Done, Entry
 from atoll.service.machine import State, by_view_and_entries
 from atoll.service.task import Task
 from atoll.service.update_limits import UNFETCHABLE_CONTENT, max_update_bytes
-from atoll.storage.cid import Cid
+from atoll.storage.cid import RAW, Cid
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -44,7 +46,7 @@ class RoundMerged(Entry):
     global state is in the store.
     """
 
-    kind: ClassVar[str] = "merged.v1"
+    kind: ClassVar[str] = "merged.v2"
     verdict: Verdict
 
 
@@ -91,7 +93,21 @@ class DoMerge(Work[RoundMerged]):
         with effects.context.store.holding():  # what the worker leaves is not pinned yet
             verdict = await effects.work_soon(MERGE_AGAIN(self, effects.store_dir))
             await effects.keep(view, round_ + 1, verdict.cid)
+            if any(verdict.statement):
+                await _keep_statement(effects, view, round_ + 1, verdict.statement)
         return Done(RoundMerged(verdict))
+
+
+async def _keep_statement(effects: Effects, view: JobView, round: int, statement: Digest) -> None:
+    """Keeps the statement of our merge and the merged update, and so serves them."""
+    cid = statement_cid(statement)
+    block = await asyncio.to_thread(effects.context.store.get_block, cid)
+    await effects.keep(view, round, cid.to_bytes(), update_cid_of(block))
+
+
+def statement_cid(statement: Digest) -> Cid:
+    """The name of a statement's block."""
+    return Cid(RAW, statement)
 
 
 # --- decisions ---

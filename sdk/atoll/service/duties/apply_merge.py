@@ -1,0 +1,210 @@
+"""Applies a round's merge, which the committee worked out, instead of merging once more.
+
+Of every update this needs a few blocks, where merging needs all: SPEC-MERGE.md, 9. Whatever is not
+as it should be leads to a merge of our own (`merge`), and that one decides what we believe.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+
+import structlog
+
+from atoll.errors import MalformedUpdate, NotFound
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.merge_statement import MAX_STATEMENT, is_stated
+from atoll.protocol.obligations import committee_gateways
+from atoll.protocol.types import Digest, Phase, Role, RoundIndex
+from atoll.protocol.views import JobView
+from atoll.service.commands import Work
+from atoll.service.duties.material import manifest_of
+from atoll.service.duties.merge import DoMerge, RoundMerged, checked_of, checking, statement_cid
+from atoll.service.duties.round_start import RoundStartReady
+from atoll.service.entries import Done, Entry
+from atoll.service.machine import Setup, State
+from atoll.service.task import Task
+from atoll.service.update_limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.storage.cid import Cid
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+S = TypeVar("S")
+B = TypeVar("B")
+OPEN_STATEMENT: Final[Task[[DoApply, bytes, str], OpenedStatement]] = Task(
+    "open-statement.v1", "atoll.service.tasks"
+)
+APPLY_MERGED: Final[Task[[DoApply, bytes, tuple[int, ...], str], RoundStartReady]] = Task(
+    "apply-merged.v1", "atoll.service.tasks"
+)
+LARGE_BYTES: Final = 64 << 20
+"""Of a round's updates together, above which they are not fetched where a merge can be applied."""
+NO_MODEL: Final = Digest(b"none".ljust(32, b"\0"))
+"""What is disagreed with a certificate by, of whose merge nobody serves anything."""
+MERGES_AT: Final = 4
+"""In the first of so many parts of TRAIN a merged update is waited for; in the last one neither it
+nor the updates are."""
+MOST_UNCHECKED: Final = 3
+"""Rounds running of which most drawn spots could not be had: the last of them counts as wrong."""
+log = structlog.get_logger("atoll.apply_merge")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStatement:
+    """What a statement, once it is checked, leads to.
+
+    Attributes:
+        update_cid, update_bytes: of the merged update.
+        spots: drawn ones, each as the (start, stop) of its bytes in every update.
+    """
+
+    update_cid: bytes
+    update_bytes: int
+    spots: tuple[tuple[tuple[int, int], ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeApplied(Entry):
+    """What came of a settled round's merged update.
+
+    Attributes:
+        cid: of the certified state, which is in the store; empty where it is none.
+        why: it is none.
+        is_checked: whether at least half of the drawn spots were compared with the updates.
+    """
+
+    kind: ClassVar[str] = "merge-applied.v1"
+    round: int
+    cid: bytes
+    why: str = ""
+    is_checked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DoApply(Work[MergeApplied]):
+    """Apply a settled round's merged update.
+
+    Attributes:
+        merge: what would merge by ourselves; `updates` are those of every candidate.
+        statement: SHA-256 of the merge statement, as certified.
+        state: digest of the state that follows, as certified.
+        must_check: whether too many rounds before could not be checked.
+    """
+
+    kind: ClassVar[str] = "apply-merge.v1"
+    merge: DoMerge
+    statement: Digest
+    state: Digest
+    must_check: bool = False
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (*self.merge.about, self.statement, self.state)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[MergeApplied]:
+        round_ = self.merge.round_id.round
+        with effects.context.store.holding():  # blocks of updates are let go afterwards
+            try:
+                return Done(await self._applied(effects, view))
+            except (*UNFETCHABLE_CONTENT, MalformedUpdate) as wrong:
+                about = {"job": view.job_id, "round": round_}
+                log.warning("merge_not_applied", **about, cause=str(wrong))
+                return Done(MergeApplied(round_, b"", str(wrong)))
+
+    async def _applied(self, effects: Effects, view: JobView) -> MergeApplied:
+        round_ = self.merge.round_id.round
+        prefer = committee_gateways(view, round_)
+        cid = statement_cid(self.statement)
+        await effects.fetch(view, round_ + 1, cid, MAX_STATEMENT, prefer)
+        # Nobody knows where we shall look, so nobody lies elsewhere only.
+        secret = secrets.token_bytes(32)
+        opened = await effects.work_soon(OPEN_STATEMENT(self, secret, effects.store_dir))
+        update = Cid.from_bytes(opened.update_cid)
+        where = {"made_in": round_}
+        await effects.fetch_handed_on(view, round_ + 1, update, opened.update_bytes, **where)
+        here = [await self._has(effects, view, spans) for spans in opened.spots]
+        spots = tuple(number for number, is_here in enumerate(here) if is_here)
+        is_checked = 2 * len(spots) >= len(opened.spots)
+        if self.must_check and not is_checked:
+            raise MalformedUpdate("nobody serves what the merges of several rounds were made of")
+        call = APPLY_MERGED(self, secret, spots, effects.store_dir)
+        after = await effects.work_soon(call)
+        if after.digest != self.state:
+            raise MalformedUpdate("the state that follows is not the certified one")
+        await effects.keep(view, round_ + 1, after.cid)
+        return MergeApplied(round_, after.cid, is_checked=is_checked)
+
+    async def _has(
+        self, effects: Effects, view: JobView, spans: tuple[tuple[int, int], ...]
+    ) -> bool:
+        """Whether those bytes of every update are here now."""
+        limit = max_update_bytes(Manifest.from_bytes(self.merge.manifest))
+        prefer = committee_gateways(view, self.merge.round_id.round)
+        fetcher, wanted = effects.context.fetcher_of(view.job_id), [slice(*each) for each in spans]
+        try:
+            for update in self.merge.updates:
+                await fetcher.fetch_spans(Cid.from_bytes(update.cid), limit, wanted, prefer)
+        except NotFound:
+            return False
+        return True
+
+
+# --- decisions ---
+
+
+def applies(state: State[Setup[B]]) -> bool:
+    """Whether we, as a provider, apply merges; else we merge by ourselves."""
+    manifest, held = manifest_of(state.entries), state.view.standing(state.me)
+    merge = state.setup.merge
+    if manifest is None or merge == "self" or not is_stated(manifest):
+        return False
+    if held is None or held.role is not Role.PROVIDER:
+        return False
+    return merge == "apply" or manifest.terms.seats * max_update_bytes(manifest) > LARGE_BYTES
+
+
+def applying(state: State[S]) -> DoApply | None:
+    """What applies the merge of the newest settled round; None where there is none to apply."""
+    merge = checking(state)
+    if merge is None:
+        return None
+    verdict = state.view.settled[-1].verdict
+    if not any(verdict.statement):
+        return None
+    lately = [RoundIndex(merge.round_id.round - n) for n in range(1, MOST_UNCHECKED)]
+    entries = state.entries.all_of(MergeApplied)
+    unchecked = {entry.round for entry in entries if not entry.is_checked}
+    must_check = all(round_ in unchecked for round_ in lately)
+    return DoApply(merge, verdict.statement, verdict.state, must_check)
+
+
+def applied_of(state: State[S]) -> MergeApplied | None:
+    """What came of applying the newest settled round's merge."""
+    command = applying(state)
+    return None if command is None else state.entries.of(DoApply, *command.about)
+
+
+def own_model(state: State[S]) -> bytes:
+    """CID of the certified model, where our merge or the application of one gave it."""
+    applied, merged = applied_of(state), checked_of(state)
+    if applied is not None and applied.cid:
+        return applied.cid
+    is_ours = isinstance(merged, RoundMerged) and merged.verdict.state == state.view.model
+    return merged.verdict.cid if merged is not None and is_ours else b""
+
+
+def waits_for_merge(state: State[S]) -> bool:
+    """Whether the running round's model is still to come of a merge that can be applied."""
+    return applying(state) is not None and not own_model(state)
+
+
+def part_of_train(state: State[S]) -> int:
+    """In which quarter of the running round's TRAIN we are, from 0; 4 once that is over."""
+    running = state.view.open
+    if running is None or running.phase is not Phase.TRAIN:
+        return MERGES_AT
+    train = max(1, state.view.require_terms().train_seconds)
+    since = state.now - (running.deadline - train)
+    return min(MERGES_AT, max(0, since * MERGES_AT // train))

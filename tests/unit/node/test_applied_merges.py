@@ -1,0 +1,147 @@
+"""When a provider applies a merge, merges by itself, or has nothing to train on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.support.identities import cid, digest
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, Script
+from tests.unit.service.held import state_of
+
+from atoll.protocol.types import Digest
+from atoll.service.duties.apply_merge import NO_MODEL, DoApply, MergeApplied
+from atoll.service.duties.disagreement import SendDisagree
+from atoll.service.duties.merge import DoMerge, RoundMerged
+from atoll.service.duties.round_start import DoPrepareRoundStart
+from atoll.service.duties.updates import DoGetUpdate
+from atoll.service.machine import Head, State
+from atoll_node.behaviour import ProviderBehaviour
+from atoll_node.duties.train import DoTrain
+from atoll_node.machine import decide
+
+ME = PROVIDERS[0]
+STATEMENT = digest("statement")
+
+
+def wanted(state: State[Any], kind: type[Any]) -> list[Any]:
+    return [c for d in decide(state) for c in d.commands if isinstance(c, kind)]
+
+
+def provider(net: Network, merge: str = "apply") -> State[Any]:
+    state = state_of(net, ME, ProviderBehaviour())
+    return replace(state, setup=replace(state.setup, merge=merge))
+
+
+def at(script: Script, state: State[Any], *, after: float = 0) -> State[Any]:
+    """The same machine now, so much of TRAIN later."""
+    net = script.net
+    later = net.now + int(after * net.terms.train_seconds)
+    return replace(state, view=net.view, head=Head(net.number, later), block=net.number)
+
+
+def settled(script: Script, state: State[Any], statement: Digest = STATEMENT) -> State[Any]:
+    script.net.statement = statement
+    script.settle()
+    return at(script, state)
+
+
+def with_applied(state: State[Any], made: bytes, *, is_checked: bool = True) -> State[Any]:
+    (command,) = wanted(state, DoApply)
+    entry = MergeApplied(command.merge.round_id.round, made, "" if made else "a lie", is_checked)
+    return replace(state, entries=state.entries.plus(command.key, entry))
+
+
+@pytest.fixture
+def script() -> Script:
+    """At MERGE of round 0, every vote cast."""
+    made = Script.ready()
+    made.net.advance()
+    made.train()
+    made.say()
+    return made
+
+
+def test_it_fetches_no_update_and_waits_for_the_committees_merge(script: Script) -> None:
+    state = provider(script.net)
+    for kind in (DoGetUpdate, DoMerge, DoTrain):
+        assert wanted(state, kind) == []
+    after = settled(script, state)
+    (command,) = wanted(after, DoApply)
+    assert (command.statement, command.state) == (STATEMENT, script.net.view.model)
+    for kind in (DoMerge, DoTrain, DoPrepareRoundStart):
+        assert wanted(after, kind) == []
+
+
+@pytest.mark.parametrize("merge", ["self", "auto"])
+def test_who_merges_a_small_job_by_itself_fetches_every_update(script: Script, merge: str) -> None:
+    state = provider(script.net, merge)
+    assert len(wanted(state, DoGetUpdate)) == 4
+    assert wanted(settled(script, state), DoApply) == []
+
+
+def test_what_was_applied_is_trained_on(script: Script) -> None:
+    state = with_applied(settled(script, provider(script.net)), cid("applied"))
+    (initial_state,) = wanted(state, DoPrepareRoundStart)
+    assert (initial_state.cid, initial_state.is_own) == (cid("applied"), True)
+    (train,) = wanted(state, DoTrain)
+    assert (train.round_id.round, train.initial_state) == (1, cid("applied"))
+    for kind in (DoApply, DoMerge, SendDisagree):
+        assert wanted(state, kind) == []
+
+
+def test_a_merge_that_is_wrong_is_made_again_and_that_one_decides(script: Script) -> None:
+    state = with_applied(settled(script, provider(script.net)), b"")
+    (merge,) = wanted(state, DoMerge)
+    assert wanted(state, DoApply) == wanted(state, DoTrain) == []
+    verdict = script.net.view.settled[0].verdict
+    agreed = state.entries.plus(merge.key, RoundMerged(replace(verdict, cid=cid("ours"))))
+    (initial_state,) = wanted(replace(state, entries=agreed), DoPrepareRoundStart)
+    assert initial_state.cid == cid("ours")
+    other = RoundMerged(replace(verdict, state=digest("other"), cid=cid("other")))
+    differs = replace(state, entries=state.entries.plus(merge.key, other))
+    (say,) = wanted(differs, SendDisagree)
+    assert say.root == digest("other")
+    assert wanted(differs, DoTrain) == []
+
+
+def test_who_has_waited_for_a_quarter_of_train_merges_by_itself(script: Script) -> None:
+    state = settled(script, provider(script.net))
+    assert wanted(at(script, state, after=0.2), DoMerge) == []
+    late = at(script, state, after=0.3)
+    assert len(wanted(late, DoMerge)) == len(wanted(late, DoApply)) == 1
+
+
+def test_who_has_neither_disagrees_with_none_before_the_deadline(script: Script) -> None:
+    state = settled(script, provider(script.net))
+    assert wanted(at(script, state, after=0.7), SendDisagree) == []
+    late = at(script, state, after=0.8)
+    (say,) = wanted(late, SendDisagree)
+    assert say.root == NO_MODEL and any(NO_MODEL)
+    script.net.disagree(ME)  # which the contract takes, without a missed duty
+    gone = at(script, late, after=0.8)
+    assert wanted(gone, SendDisagree) == wanted(gone, DoTrain) == []
+    assert not any(holder.penalties for holder in gone.view.providers.values())
+
+
+def test_without_a_statement_it_merges_by_itself(script: Script) -> None:
+    state = settled(script, provider(script.net), Digest(bytes(32)))
+    assert wanted(state, DoApply) == []
+    assert len(wanted(state, DoMerge)) == 1
+
+
+def test_the_third_round_of_which_nobody_serves_updates_has_to_be_checked(script: Script) -> None:
+    state = settled(script, provider(script.net))
+    (command,) = wanted(state, DoApply)
+    assert not command.must_check
+    before = [replace(command.merge.round_id, round=-n) for n in (1, 2)]
+    entries = state.entries
+    for round_id in before:
+        earlier = replace(command, merge=replace(command.merge, round_id=round_id))
+        entry = MergeApplied(round_id.round, cid("applied"), is_checked=False)
+        entries = entries.plus(earlier.key, entry)
+    (again,) = wanted(replace(state, entries=entries), DoApply)
+    assert again.must_check
+    assert again.key == command.key
