@@ -375,6 +375,12 @@ def _outer(outer: Outer, method: Method) -> OuterSpec:
     return OuterSpec.model_validate(method.outer.model_dump() | _given(outer))
 
 
+def audit_steps(audit: Audit, rate: int) -> int:
+    """Entries of the table that a seat may come down by. Where everybody is replayed nobody does."""
+    lowest = rate if audit.lowest is None else rate_of_chance(Fraction(audit.lowest))
+    return max(0, lowest - rate) if rate else 0
+
+
 def audit_rate(audit: Audit, f: int) -> int:
     """The rate of a job's audits. A merge that bears nobody has everybody replayed."""
     return rate_of_chance(Fraction(audit.rate or 1)) if f else 0
@@ -415,6 +421,7 @@ def _terms(
         f=f,
         audit_rate=rate,
         last_rate=0 if spec.audit.last == "all" else rate,
+        rate_steps=audit_steps(spec.audit, rate),
         expiry=now + (spec.lifetime or 0),
         steps=spec.inner.steps,
         segment_steps=spec.inner.segment,
