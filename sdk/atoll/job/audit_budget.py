@@ -108,7 +108,7 @@ def honest_standings(
 
 
 def standings_by(terms: Incentive, pay: int, bond: int, rounds: int) -> tuple[Standing, ...]:
-    """The same of a bond: a newcomer has the rate that it supports, and comes down to the guard's."""
+    """The same of a bond: a newcomer has the rate that it supports, down to the guard's."""
     burnt = at_loss(terms, bond, 0)
     rate = rate_of_stake(terms, pay, burnt)
     steps = steps_below(terms, rate)

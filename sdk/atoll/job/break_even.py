@@ -69,7 +69,7 @@ class BreakEven:
         price_wei: of a million trained tokens, or of a replay for a verifier, at which it costs as
             much as it earns; None where the job pays nothing.
         locked: tokens of the bond.
-        retained: tokens of its pay that join the bond, a half of each claim, before all is paid out.
+        retained: tokens of its pay that join the bond, half of each claim, until all is paid out.
         advance: dollars that it has spent before its first pay is final, `wait_seconds` after it
             began.
     """

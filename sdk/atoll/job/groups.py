@@ -353,7 +353,7 @@ class Audit(Group):
     lowest: Share | None = Field(
         default=None,
         description="what this chance falls to as pay is retained of a seat, rounded up to the "
-        "table; what guard allows and an honest seat comes to if left out; as rate, for none",
+        "table; if left out the same as a rate that is written, else as guard allows it",
     )
     last: Literal["any", "all"] = Field(
         default="any",

@@ -317,8 +317,6 @@ def _audits(spec: JobSpec, *_: object) -> Figured:
             signature=work.signature,
         )
         reason = f"the least bond with which {audit.budget} of the training's price pays for audits"
-    if audit.rate is not None:
-        rate = audit_rate(audit, _borne(spec))
     steps = steps_within(incentive, rate, spec.rounds)
     why = "nothing is retained: no honest seat would come down before the job ends"
     if steps:

@@ -219,7 +219,7 @@ class JobSpec(Group):
         for name, skipped in (
             ("money", ONLY_COMPUTED_FROM),
             ("windows", {"step_seconds"}),
-            ("audit", {"budget"}),
+            ("audit", {"budget"} | ({"lowest"} if self.audit.rate else set())),
         ):
             group = getattr(self, name)
             fields = [field for field in type(group).model_fields if field not in skipped]
@@ -376,7 +376,7 @@ def _outer(outer: Outer, method: Method) -> OuterSpec:
 
 
 def audit_steps(audit: Audit, rate: int) -> int:
-    """Entries of the table that a seat may come down by. Where everybody is replayed nobody does."""
+    """Entries of the table that a seat may come down by; none where everybody is replayed."""
     lowest = rate if audit.lowest is None else rate_of_chance(Fraction(audit.lowest))
     return max(0, lowest - rate) if rate else 0
 

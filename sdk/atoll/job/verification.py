@@ -1,8 +1,8 @@
 """What audits and signatures cost by the rates that terms say, and the rate within a budget.
 
 Rule of this file: pure. What is expected is of honest jobs: nobody is excluded, every slot of the
-pool is taken, and a round's pay is claimed before the next one opens. What a job holds for audits at most is `atoll.protocol.pay.budget`; what it does
-not spend comes back.
+pool is taken, and a round's pay is claimed before the next one opens. What a job holds for audits
+at most is `atoll.protocol.pay.budget`; what it does not spend comes back.
 """
 
 from __future__ import annotations

@@ -57,6 +57,8 @@ from atoll.protocol.events.member_events import (
     Missed,
     Ready,
     Released,
+    Retained,
+    Seasoned,
     Seated,
     SeatLeaving,
     SlotLeaving,
@@ -138,9 +140,11 @@ __all__ = [
     "Ready",
     "Refunded",
     "Released",
+    "Retained",
     "RevealOpened",
     "Revealed",
     "RoundOpened",
+    "Seasoned",
     "SeatLeaving",
     "Seated",
     "Settled",
@@ -176,6 +180,8 @@ ContractEvent = (
     | PayChanged
     | Closed
     | Seated
+    | Retained
+    | Seasoned
     | SeatLeaving
     | Enrolled
     | Ready
@@ -247,6 +253,8 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "PayChanged": PayChanged,
     "Closed": Closed,
     "Seated": Seated,
+    "Retained": Retained,
+    "Seasoned": Seasoned,
     "SeatLeaving": SeatLeaving,
     "Enrolled": Enrolled,
     "Ready": Ready,
