@@ -119,8 +119,8 @@ contract RetainedTest is Network {
         jobs.cancel(jobId);
         play(jobId);
         uint256 held = activeOf(provider(0), Role.PROVIDER);
-        everythingGoesHome(jobId);
-        same(activeOf(provider(0), Role.PROVIDER), held, "its own");
+        everythingGoesHome(jobId); // claims the second round, of which the rest is retained
+        same(activeOf(provider(0), Role.PROVIDER), held + 0.3 ether, "its own");
         same(lockedOf(provider(0), Role.PROVIDER), 0, "and free");
     }
 
