@@ -32,9 +32,9 @@ from atoll.job.audit_budget import (
     AuditPlan,
     Verified,
     always_false,
-    honest_rates,
     signatures_part,
     solve,
+    standings_by,
     verification_cost,
 )
 from atoll.job.compute_prices import (
@@ -55,8 +55,6 @@ from atoll.protocol.audit_rates import (
     SPEAKING,
     Incentive,
     at_loss,
-    most_retained,
-    retained_part,
 )
 from atoll.protocol.terms import WHOLE_BPS
 from atoll.protocol.types import TOKEN
@@ -117,7 +115,7 @@ def costs() -> Iterator[dict[str, Any]]:
                     "percent": _percent(plan.cost), "within": plan.is_within,
                     "signatures_percent": _percent(signatures_part(job)),
                     "bond_rounds": round(plan.bond / job.pay, 1),
-                    "retained": plan.incentive.retained_bps / WHOLE_BPS,
+                    "steps": plan.steps,
                 }  # fmt: skip
 
 
@@ -178,15 +176,12 @@ class Seat:
     @classmethod
     def of(cls, plan: AuditPlan, rounds: int, seats: int) -> Seat:
         """Of a job with that plan, in wei of `PAY` a round."""
-        terms, retained, stakes = plan.incentive, 0, []
-        most = most_retained(terms, PAY, plan.bond)
-        for _ in range(rounds):
-            stakes.append(at_loss(terms, plan.bond, retained) / PAY)
-            retained += retained_part(terms, PAY, retained, most)
-        rates = honest_rates(terms, PAY, plan.bond, rounds)
-        chance = tuple(RATES[rate] / ALWAYS for rate in rates)
+        terms = plan.incentive
+        path = standings_by(terms, PAY, plan.bond, rounds)
+        stakes = tuple(at_loss(terms, plan.bond, each.retained) / PAY for each in path)
+        chance = tuple(RATES[each.rate] / ALWAYS for each in path)
         winner = 1 - terms.burnt_bps / WHOLE_BPS
-        return cls(chance, tuple(stakes), plan.bond / PAY, winner, seats)
+        return cls(chance, stakes, plan.bond / PAY, winner, seats)
 
     def false_round(self, at: int, *, part: float = 1, speaking: float = float(SPEAKING)) -> float:
         """Expected gain of a round of which such a part is left out."""
@@ -459,14 +454,9 @@ COSTS: Final = 0.8
 
 def deepest_need(plan: AuditPlan, rounds: int) -> float:
     """Rounds' pay that an honest provider is down at most while pay is retained; no bond in it."""
-    terms, retained, cash, deepest = plan.incentive, 0, 0.0, 0.0
-    most = most_retained(terms, PAY, plan.bond)
-    for _ in range(rounds):
-        kept = retained_part(terms, PAY, retained, most)
-        retained += kept
-        cash += 1 - kept / PAY - COSTS
-        deepest = min(deepest, cash)
-    return -deepest
+    path = standings_by(plan.incentive, PAY, plan.bond, rounds + 1)
+    cash = (n * (1 - COSTS) - each.retained / PAY for n, each in enumerate(path))
+    return -min(0.0, *cash)
 
 
 def _large() -> AuditPlan:

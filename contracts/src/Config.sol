@@ -5,6 +5,8 @@ import {Ownable} from "@openzeppelin/contracts/access/Ownable.sol";
 import {Ownable2Step} from "@openzeppelin/contracts/access/Ownable2Step.sol";
 import {IConfig, Params} from "./interfaces/IConfig.sol";
 import {IEventLog} from "./libraries/EventLog.sol";
+import {TermsCheck} from "./libraries/TermsCheck.sol";
+import {Terms} from "./types/Types.sol";
 
 /// @title Parameters behind a delay and bounds.
 contract Config is IConfig, Ownable2Step {
@@ -113,6 +115,12 @@ contract Config is IConfig, Ownable2Step {
 
     /// @inheritdoc IConfig
     function params() external view returns (Params memory) {
+        return _params;
+    }
+
+    /// @inheritdoc IConfig
+    function admitted(Terms calldata terms) external view returns (Params memory) {
+        TermsCheck.requireValid(terms, _params, longestGame);
         return _params;
     }
 

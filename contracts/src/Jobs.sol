@@ -12,7 +12,6 @@ import {IGame} from "./judge/IClaims.sol";
 import {Draws} from "./libraries/Draws.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Pull} from "./libraries/Pull.sol";
-import {TermsCheck} from "./libraries/TermsCheck.sol";
 import {Owners} from "./Owners.sol";
 import {HolderWord} from "./types/Holders.sol";
 import "./types/Types.sol";
@@ -88,8 +87,7 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         if (config.paused()) revert Paused();
         if (!config.isPolicy(policy)) revert PolicyNotAllowed(policy);
         if (specCid.length > MAX_CID_BYTES) revert CidTooLong(specCid.length, MAX_CID_BYTES);
-        Params memory params = config.params();
-        TermsCheck.requireValid(terms, params, config.longestGame());
+        Params memory params = config.admitted(terms);
         if (funding < budget(terms)) revert Underfunded(funding, budget(terms));
         if (funding > type(uint128).max) revert TooMuch(funding, type(uint128).max);
 
@@ -285,6 +283,15 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
         _spend(job, amount);
         if (lost > 0) _burn(job, lost);
         _logClaimed(due, account, amount, lost);
+        if (due.role == Role.PROVIDER && amount > 0) amount -= _retain(due, amount);
+    }
+
+    /// @dev It leaves the escrow for the holder's bond, which goes home when nothing can take it any more.
+    /// @return retained wei of the holder's pay
+    function _retain(Due memory due, uint256 amount) private returns (uint256 retained) {
+        address custody;
+        (custody, retained) = IMembersHooks(members).retain(due.jobId, due.id, amount);
+        if (retained > 0) token.safeTransfer(custody, retained);
     }
 
     function _logClaimed(Due memory due, address account, uint256 amount, uint256 lost) private {

@@ -13,6 +13,7 @@ import {Hashing} from "./libraries/Hashing.sol";
 import {EventLog} from "./libraries/EventLog.sol";
 import {Rows} from "./libraries/Rows.sol";
 import {Placed} from "./libraries/Placed.sol";
+import {Seasoning} from "./libraries/Seasoning.sol";
 import {TypedData, TypedDomain} from "./libraries/TypedData.sol";
 import {Wired} from "./libraries/Wired.sol";
 import {Holders, HolderWord} from "./types/Holders.sol";
@@ -32,6 +33,14 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
         uint40 readyUntil; // of a member that has not said so
         uint40 boundUntil; // of a provider that disagreed
         uint128 penalties; // wei that missed duties took
+        uint128 retained; // wei of its pay that its bond holds
+        uint8 steps; // that it is drawn more rarely by
+    }
+
+    /// What is retained of a job's seats. Zeros: nothing.
+    struct Retention {
+        uint128 bond; // wei of it that a slash burns
+        uint128 most; // wei that are retained of a seat
     }
 
     /// From when on a slot of a full pool may change hands again.
@@ -51,6 +60,7 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
     uint256 private constant MEMORY = 8; // rounds that a missed duty makes others dearer for
     uint256 private constant COUNT_BITS = 4; // of an account's missed duties in a round
     uint16 private constant HALF_BPS = 5_000;
+    uint256 private constant RETAINED_PART = 2; // of a seat's pay
     uint24 private constant FOREVER = type(uint24).max; // of a holder's rounds
     uint32 private constant NEVER = type(uint32).max;
 
@@ -70,6 +80,7 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
     mapping(uint256 jobId => mapping(uint16 slot => uint32)) private _memberAt; // the one of them, by id
     mapping(uint256 jobId => Still) private _still;
     mapping(uint256 jobId => uint256) public openSlashes;
+    mapping(uint256 jobId => Retention) private _retention;
 
     error NotAllowed(address caller);
     error AlreadyMember(uint256 jobId, address account);
@@ -109,8 +120,9 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
 
     /// @inheritdoc IMembers
     function join(uint256 jobId, uint16 seat) external returns (uint32 id) {
-        uint256 bond = jobs.termsOf(jobId).providerBond;
-        id = _newHolder(jobId, Role.PROVIDER, seat, bond);
+        Terms memory terms = jobs.termsOf(jobId);
+        if (terms.rateSteps != 0) _noteRetention(jobId, terms);
+        id = _newHolder(jobId, Role.PROVIDER, seat, terms.providerBond);
         uint32 from = IRoundsHooks(rounds).join(jobId, seat, msg.sender, id);
         _kept[Hashing.setOf(jobId, Role.PROVIDER, id)].holder.from = uint24(from);
         _log(jobId, abi.encode(Seated.selector, jobId, msg.sender, seat), abi.encode(id, from));
@@ -277,6 +289,24 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
     }
 
     /// @inheritdoc IMembersHooks
+    /// @dev Not of who is slashed or has its bond again: nothing of it can be taken any more.
+    function retain(uint256 jobId, uint32 id, uint256 earned) external returns (address custody, uint256 retained) {
+        if (msg.sender != address(jobs)) revert NotAllowed(msg.sender);
+        Retention memory r = _retention[jobId];
+        Kept storage k = _kept[Hashing.setOf(jobId, Role.PROVIDER, id)];
+        Holder memory m = k.holder.load();
+        if (r.most == 0 || m.isSlashed || m.isReleased) return (address(0), 0);
+        (uint256 before, uint256 part) = (k.retained, earned / RETAINED_PART);
+        retained = part < r.most - before ? part : r.most - before;
+        if (retained == 0) return (address(0), 0);
+        custody = address(stakes);
+        k.retained = uint128(before + retained);
+        stakes.retain(m.account, Role.PROVIDER, Hashing.bondLock(jobId, Role.PROVIDER, id), retained);
+        _log(jobId, abi.encode(Retained.selector, jobId, m.account, id), abi.encode(retained));
+        if (m.to == FOREVER) _season(jobId, id, k, r, m);
+    }
+
+    /// @inheritdoc IMembersHooks
     function holderOf(uint256 jobId, Role role, uint32 id) external view returns (Holder memory) {
         return _kept[Hashing.setOf(jobId, role, id)].holder.load();
     }
@@ -416,6 +446,26 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
         if (phase == Phase.MERGE) revert NotNow(jobId, phase);
     }
 
+    // --- what is retained ---
+
+    /// @dev Once a job: parameters and terms do not change.
+    function _noteRetention(uint256 jobId, Terms memory t) private {
+        if (_retention[jobId].most != 0) return;
+        uint256 bond = uint256(t.providerBond) * (BPS - jobs.paramsOf(jobId).winnerShareBps) / BPS;
+        uint256 most = Seasoning.stakeFor(bond, t.rateSteps) - bond;
+        if (most > type(uint128).max) most = type(uint128).max;
+        _retention[jobId] = Retention(uint128(bond), uint128(most));
+    }
+
+    /// @dev Penalties do not raise the rate again: whoever has one leaves.
+    function _season(uint256 jobId, uint32 id, Kept storage k, Retention memory r, Holder memory m) private {
+        uint8 steps = uint8(Seasoning.stepsOf(r.bond, k.retained, k.steps));
+        if (steps == k.steps) return;
+        k.steps = steps;
+        uint32 from = IRoundsHooks(rounds).season(jobId, m.index, steps);
+        _log(jobId, abi.encode(Seasoned.selector, jobId, m.account, id), abi.encode(from, steps));
+    }
+
     // --- releases ---
 
     function _requireFree(uint256 jobId, Role role, uint32 id, Holder memory m, bytes32 set) private view {
@@ -533,11 +583,14 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
         return t.dutyFee > first ? t.dutyFee - first : 0;
     }
 
-    /// @dev A seat's whole bond, half of what a member still has.
+    /// @dev A seat's whole bond, half of what a member still has. What is retained of a seat is nobody's gain: who wins may
+    /// be the cheat's other account.
     function _takeSlashed(uint256 jobId, Role role, uint32 id, address winner) private returns (uint256) {
         uint256 bond = bondOf(jobId, role, id);
-        bytes32 fault = Hashing.slash(address(this), Hashing.setOf(jobId, role, id));
+        bytes32 set = Hashing.setOf(jobId, role, id);
+        bytes32 fault = Hashing.slash(address(this), set);
         Slash memory order = _orderOf(jobId, role, id, fault, role == Role.PROVIDER ? bond : bond / 2);
+        order.shared = order.amount - _kept[set].retained;
         (order.beneficiary, order.beneficiaryBps) = (winner, jobs.paramsOf(jobId).winnerShareBps);
         return stakes.slash(order);
     }

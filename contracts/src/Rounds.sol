@@ -299,6 +299,11 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRoundsHooks
+    function season(uint256, uint16, uint8) external returns (uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
     function enter(uint256, uint16, address, uint32) external returns (uint32) {
         _delegate(membership);
     }
@@ -422,6 +427,12 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
     function seatHolder(uint256 jobId, uint16 seat) external view returns (address, uint32, uint32) {
         Occupant memory o = _jobs[jobId].seats[seat];
         return (o.account, o.id, o.from);
+    }
+
+    /// @inheritdoc IRounds
+    function stepsOf(uint256 jobId, uint16 seat) external view returns (uint256) {
+        Job storage j = _jobs[jobId];
+        return _stepsOf(j, seat, j.head.round);
     }
 
     /// @inheritdoc IRounds

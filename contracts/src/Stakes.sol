@@ -146,6 +146,15 @@ contract Stakes is IStakes, ICustody, EventLog, Wired, ReentrancyGuard {
     }
 
     /// @inheritdoc ICustody
+    function retain(address account, Role role, bytes32 lockId, uint256 amount) external onlyCustodian {
+        Account storage a = _accounts[account][role];
+        _locks[_lockKey(account, role, lockId)] += amount;
+        (a.active, a.locked) = (a.active + uint128(amount), a.locked + uint128(amount));
+        _log(0, abi.encode(Deposited.selector, account), abi.encode(role, amount));
+        _log(0, abi.encode(Locked.selector, account), abi.encode(role, lockId, amount));
+    }
+
+    /// @inheritdoc ICustody
     function unlock(address account, Role role, bytes32 lockId) external onlyCustodian {
         bytes32 key = _lockKey(account, role, lockId);
         uint256 amount = _locks[key];
@@ -164,7 +173,8 @@ contract Stakes is IStakes, ICustody, EventLog, Wired, ReentrancyGuard {
         if (order.beneficiaryBps > MAX_SHARE_BPS) revert ShareTooLarge(order.beneficiaryBps, MAX_SHARE_BPS);
         isSlashed[order.faultId] = true;
         taken = _take(order);
-        uint256 shareDown = order.beneficiary == address(0) ? 0 : taken * order.beneficiaryBps / BPS;
+        uint256 shared = order.beneficiary == address(0) ? 0 : _min(taken, order.shared);
+        uint256 shareDown = shared * order.beneficiaryBps / BPS;
         if (shareDown > 0) _accounts[order.beneficiary][order.beneficiaryRole].active += uint128(shareDown);
         _log(
             0,

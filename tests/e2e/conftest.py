@@ -132,6 +132,8 @@ def check_ledger(report: dict[str, Any]) -> None:
     spent = ("paid_wei", "burnt_wei", "refunded_wei", "balance_wei")
     assert amounts["funded_wei"] == sum(amounts[name] for name in spent)
     assert amounts["paid_wei"] == sum(int(party["paid_wei"]) for party in parties)
+    retained = sum(int(p["retained_wei"]) for p in report["providers"])
+    assert amounts["retained_wei"] == retained <= amounts["paid_wei"] // 2
     assert [p for p in parties if not p["cheat"] and p["slashed_wei"] != "0"] == []
     honest = {p["seat"] for p in report["providers"] if not p["cheat"]}
     sincere = {f"verifier {p['index']}" for p in report["verifiers"] if not p["cheat"]}

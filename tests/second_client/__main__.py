@@ -69,6 +69,10 @@ class Holders:
             for role, indices in ((chain.PROVIDER, seats), (chain.VERIFIER, slots))
             for index in indices
         }
+        self.steps = {
+            seat: chain.steps_in(holders[chain.PROVIDER, self.ids[chain.PROVIDER, seat]], round)
+            for seat in seats
+        }
         self.accounts = {at: holders[at[0], id]["account"] for at, id in self.ids.items()}
 
     def paid(self, terms: money.Terms) -> dict[tuple[int, int], int]:
@@ -113,7 +117,7 @@ def work_out(
     }
     rate = money.rate_of(terms, last=round_id[3] + 1 == terms["rounds"])
     left = money.most_duties(terms) - told["duties"]
-    of_round["drawn"] = rounds.drawn_seats(told["auditSeed"], of_round, rate, left)
+    of_round["drawn"] = rounds.drawn_seats(told["auditSeed"], of_round, rate, left, held.steps)
     verdict = told["verdict"] | {
         "excluded": of_round["excluded"],
         "merged": len(inputs["merged"]),

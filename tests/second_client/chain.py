@@ -48,6 +48,9 @@ def holders_of(events: Iterable[Event]) -> dict[tuple[int, int], dict[str, Any]]
             found[role, said["id"]] = held | {"from": said["from"], "to": NEVER}
         elif name in LEAVES:
             found[LEAVES[name], said["id"]]["to"] = said["to"]
+        elif name == "Seasoned":
+            held = found[PROVIDER, said["id"]]
+            held.setdefault("seasoned", []).append((said["from"], said["steps"]))
     return found
 
 
@@ -60,6 +63,11 @@ def holder(
         for (its, id), held in holders.items()
         if its == role and held["index"] == index and held["from"] <= round < held["to"]
     )
+
+
+def steps_in(held: Mapping[str, Any], round: int) -> int:
+    """Entries of the table that a holder is drawn more rarely by in a round."""
+    return max((steps for start, steps in held.get("seasoned", ()) if start <= round), default=0)
 
 
 def rounds_of(events: Iterable[Event]) -> list[dict[str, Any]]:

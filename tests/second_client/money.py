@@ -14,10 +14,11 @@ from tests.second_client.words import abi, keccak
 
 TERMS = (
     "rounds", "seats", "min_providers", "slots", "min_verifiers", "f", "audit_rate",
-    "last_rate", "train_seconds", "reveal_seconds", "merge_seconds", "audit_seconds",
-    "open_seconds", "key_seconds", "window_seconds", "ready_seconds", "game_seconds",
-    "move_seconds", "claim_seconds", "expiry", "steps", "segment_steps", "tokens_per_step",
-    "segment_pay", "sign_fee", "duty_fee", "provider_bond", "verifier_bond", "program",
+    "last_rate", "rate_steps", "train_seconds", "reveal_seconds", "merge_seconds",
+    "audit_seconds", "open_seconds", "key_seconds", "window_seconds", "ready_seconds",
+    "game_seconds", "move_seconds", "claim_seconds", "expiry", "steps", "segment_steps",
+    "tokens_per_step", "segment_pay", "sign_fee", "duty_fee", "provider_bond", "verifier_bond",
+    "program",
 )  # fmt: skip
 """In the order of Types.sol."""
 Terms = Mapping[str, Any]
@@ -40,7 +41,7 @@ def segments(terms: Terms) -> int:
 
 
 def rate_of(terms: Terms, *, last: bool) -> int:
-    """Of every seat of a round."""
+    """Of a round's newcomers."""
     return int(terms["last_rate" if last else "audit_rate"]) if terms["f"] else 0
 
 
@@ -51,6 +52,22 @@ def most_duties(terms: Terms) -> int:
     chances = (rounds - 1) * chance_of(rates[0]) + chance_of(rates[1])
     mean = -(-chances * seats // 2**32)
     return int(min(rounds * seats, mean + 6 * (isqrt(mean) + 1)))
+
+
+def stake_of(bond: int, steps: int) -> int:
+    """W(n): what has to be at stake for n steps, by the burnt part of the bond."""
+    half = (bond * (isqrt(2**63) + 1) >> 31) + 1 if steps % 2 else bond
+    return half << steps // 2
+
+
+def retained(bond: int, most_steps: int, claims: Sequence[int]) -> tuple[int, int]:
+    """Wei that are retained of a holder after these claims, and the steps that it has come down."""
+    kept, steps = 0, 0
+    for earned in claims:
+        kept += min(earned // 2, stake_of(bond, most_steps) - bond - kept)
+    while stake_of(bond, steps + 1) <= bond + kept:
+        steps += 1
+    return kept, steps
 
 
 def round_budget(terms: Terms) -> int:

@@ -187,7 +187,7 @@ TERMS = of(
         **dict.fromkeys(("min_providers", "min_verifiers"), integer(1, 256)),
         "f": integer(0, 255),
         "audit_rate": integer(0, 15),
-        "last_rate": integer(0, 15),
+        **dict.fromkeys(("last_rate", "rate_steps"), integer(0, 15)),
         **{f"{name}_seconds": SECONDS for name in (*WINDOWS, "ready", "game", "move", "claim")},
         "expiry": integer(0, 2**64 - 1),
         **dict.fromkeys(("steps", "segment_steps"), integer(1, 2**32 - 1)),

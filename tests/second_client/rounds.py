@@ -139,13 +139,16 @@ def chance_of(rate: int) -> int:
     return below if below**2 == 2 ** (64 - rate) else below + 1
 
 
-def seeded_seats(seed: bytes, revealed: int, rate: int) -> int:
-    """The map of the seats that the seed draws."""
+def seeded_seats(
+    seed: bytes, revealed: int, rate: int, steps: Mapping[int, int] | None = None
+) -> int:
+    """The map of the seats that the seed draws; `steps` are those that seats have come down."""
     drawn = 0
     for seat in bits(revealed):
         tickets = hashed("atoll.audit-rate.v1", seed, seat // 8)
         ticket = tickets[4 * (seat % 8) : 4 * (seat % 8) + 4]
-        drawn |= (int.from_bytes(ticket, "big") < chance_of(rate)) << seat
+        own = min(15, rate + (steps or {}).get(seat, 0)) if rate else 0
+        drawn |= (int.from_bytes(ticket, "big") < chance_of(own)) << seat
     return drawn
 
 
@@ -155,10 +158,16 @@ def sure_seat(seed: bytes, excluded: int) -> int:
     return 1 << seats[int.from_bytes(seed, "big") % len(seats)] if seats else 0
 
 
-def drawn_seats(seed: bytes, record: Mapping[str, int], rate: int, left: int) -> int:
+def drawn_seats(
+    seed: bytes,
+    record: Mapping[str, int],
+    rate: int,
+    left: int,
+    steps: Mapping[int, int] | None = None,
+) -> int:
     """The map of the seats whose work is done again; `left` is U before the round."""
     sure = sure_seat(seed, record["excluded"])
-    drawn = bits(seeded_seats(seed, record["revealed"], rate) & ~sure)
+    drawn = bits(seeded_seats(seed, record["revealed"], rate, steps) & ~sure)
     return sum(1 << seat for seat in drawn[max(0, len(drawn) - left) :]) | sure
 
 

@@ -13,6 +13,7 @@ from tests.second_client.typed import typed
 FOLDER = Path(__file__).parents[1] / "vectors"
 VECTORS = json.loads((FOLDER / "rounds.json").read_text())
 HALVES = json.loads((FOLDER / "half_rounds.json").read_text())
+RATES = json.loads((FOLDER / "audit_rates.json").read_text())
 Json = dict[str, Any]
 ABSENT, FULL = 0xFF, 3
 
@@ -186,6 +187,24 @@ def test_what_an_escrow_holds_for_draws(case: Json) -> None:
     names = {"audit_rate": "auditRate", "last_rate": "lastRate"}
     terms = {name: case[names.get(name, name)] for name in ("rounds", "seats", *names)}
     assert money.most_duties(terms | {"f": 1}) == case["most"]
+
+
+@pytest.mark.parametrize("case", RATES["retention"])
+def test_what_is_retained_and_the_steps_it_brings(case: Json) -> None:
+    bond, claims = int(case["bond"]), [int(each) for each in case["claims"]]
+    assert [money.stake_of(bond, n) for n in range(16)] == [int(each) for each in case["needed"]]
+    before = 0
+    for count, (part, steps) in enumerate(zip(case["kept"], case["steps"], strict=True), 1):
+        kept = money.retained(bond, case["mostSteps"], claims[:count])
+        assert kept == (before + int(part), steps)
+        before += int(part)
+
+
+@pytest.mark.parametrize("case", RATES["draws"])
+def test_whom_a_seed_draws_of_seats_that_have_come_down(case: Json) -> None:
+    steps = dict(enumerate(case["steps"]))
+    seed, revealed = unhex(case["auditSeed"]), int(case["revealed"], 16)
+    assert rounds.seeded_seats(seed, revealed, case["rate"], steps) == int(case["drawn"], 16)
 
 
 def test_money_and_last_moments() -> None:

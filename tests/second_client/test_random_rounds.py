@@ -85,6 +85,7 @@ def terms_of(roll: Roll) -> Terms:
         f=f,
         audit_rate=roll.randrange(16),
         last_rate=roll.randrange(16),
+        rate_steps=roll.randrange(16),
         steps=segment * roll.randrange(1, 65),
         segment_steps=segment,
         tokens_per_step=roll.getrandbits(30),

@@ -152,6 +152,7 @@ def make_terms(**changes: Any) -> Terms:
         "f": 1,
         "audit_rate": 2,
         "last_rate": 0,
+        "rate_steps": 0,
         "train_seconds": 60,
         "reveal_seconds": 30,
         "merge_seconds": 40,

@@ -17,19 +17,21 @@ from tests.support.identities import digest
 from atoll.protocol.audit_rates import (
     RATES,
     Incentive,
-    draw_by_rates,
     lowest_rate,
     most_retained,
-    pack_rates,
     rate_of_stake,
     retained_part,
+    stake_for,
     stake_needed,
+    steps_of,
 )
-from atoll.protocol.types import Bitmap, Digest, SeatIndex, bits
+from atoll.protocol.committee_draws import draw_audits
+from atoll.protocol.terms import MAX_SEATS
+from atoll.protocol.types import NO_BITS, Bitmap, Digest, SeatIndex, bits
 
 HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]
-STAKES, DRAWS = 40, 12
+STAKES, RETENTIONS, DRAWS = 40, 24, 12
 
 
 def _number(seed: Digest, at: int, below: int) -> int:
@@ -43,40 +45,53 @@ def stake(number: int) -> Json:
         margin=1 + _number(seed, 0, 12),
         guard=1 + _number(seed, 1, 200),
         burnt_bps=_number(seed, 2, 10_001),
-        retained_bps=_number(seed, 3, 10_001),
     )
     pay = 1 + int.from_bytes(seed[:11], "big")
-    bond = pay * _number(seed, 4, 300)
-    most, retained = most_retained(terms, pay, bond), pay * _number(seed, 5, 100)
     needed = [stake_needed(terms, pay, rate) for rate in range(len(RATES))]
     return {
-        "bond": str(bond),
-        "burntBps": terms.burnt_bps,
         "guard": terms.guard,
-        "kept": str(retained_part(terms, pay, retained, most)),
         "lowest": lowest_rate(terms),
         "margin": terms.margin,
-        "most": str(most),
         "needed": [str(each) for each in needed],
         "pay": str(pay),
         "ratesBelow": [rate_of_stake(terms, pay, each - 1) for each in needed],
-        "retained": str(retained),
-        "retainedBps": terms.retained_bps,
+    }
+
+
+def retention(number: int) -> Json:
+    """The burnt part of a bond, and claims: what is kept of each, and the steps after it."""
+    seed = digest(f"retention {number}")
+    bond, most_steps = 40 + int.from_bytes(seed[:11], "big"), 1 + _number(seed, 3, 15)
+    claims = [bond * (1 + _number(seed, at, 4 << number % 8)) // 4 for at in range(4, 8)]
+    retained, kept, steps = 0, [], []
+    for earned in claims:
+        part = retained_part(earned, retained, most_retained(bond, most_steps))
+        retained += part
+        kept.append(str(part))
+        steps.append(steps_of(bond, retained))
+    return {
+        "bond": str(bond),
+        "claims": [str(each) for each in claims],
+        "kept": kept,
+        "mostSteps": most_steps,
+        "needed": [str(stake_for(bond, n)) for n in range(len(RATES))],
+        "steps": steps,
     }
 
 
 def draw(number: int) -> Json:
-    """Who is drawn of some seats at their rates."""
+    """Who is drawn of some seats that have come down from a round's rate."""
     seed = digest(f"audit draw {number}")
     revealed = Bitmap(int.from_bytes(digest(f"revealed {number}"), "big") >> (16 * number))
-    rates = digest(f"rates {number}") * 8
-    words = pack_rates({SeatIndex(seat): rates[seat] % 16 for seat in bits(revealed)})
-    drawn = draw_by_rates(seed, revealed, words)
+    said, rate = digest(f"steps {number}") * 8, number % 4
+    steps = {SeatIndex(seat): said[seat] % 16 for seat in bits(revealed)}
+    drawn = draw_audits(seed, revealed, NO_BITS, rate=rate, left=MAX_SEATS, steps=steps)
     return {
         "auditSeed": "0x" + seed.hex(),
         "drawn": hex(drawn),
-        "rates": [hex(word) for word in words],
+        "rate": rate,
         "revealed": hex(revealed),
+        "steps": [steps.get(SeatIndex(seat), 0) for seat in range(MAX_SEATS)],
     }
 
 
@@ -84,6 +99,7 @@ def rates() -> Json:
     """The whole file."""
     return {
         "draws": [draw(number) for number in range(DRAWS)],
+        "retention": [retention(number) for number in range(RETENTIONS)],
         "stakes": [stake(number) for number in range(STAKES)],
         "table": [str(rate) for rate in RATES],
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Terms} from "../types/Types.sol";
+
 /// Parameters that a job copies when it is created. Shares and penalties are in basis points.
 struct Params {
     uint16 penaltyBps; // of a bond, for a first missed duty
@@ -62,6 +64,9 @@ interface IConfig {
     function changeDelay() external view returns (uint64);
     /// @notice Seconds that no game of the judge exceeds; fixed at deployment.
     function longestGame() external view returns (uint256);
+    /// @notice Reverts where the contracts take no such terms.
+    /// @return the parameters of this moment
+    function admitted(Terms calldata terms) external view returns (Params memory);
     /// @notice The heads of logs (`IEventLog.logHead`), of all contracts for the first job, then for
     /// the second, and so on: one question for who compares logs with the state.
     function logHeads(address[] calldata contracts, uint256[] calldata jobIds) external view returns (bytes32[] memory);

@@ -38,6 +38,9 @@ interface IRoundsHooks {
     /// or one before
     /// @return next the round behind the running one; while none runs, the one that opens
     function clearOwing(uint256 jobId, uint16 seat) external returns (uint32 id, uint32 to, uint32 next);
+    /// @notice Lowers the rate that a seat's holder is drawn at by so many steps in all.
+    /// @return from the first round that it counts in
+    function season(uint256 jobId, uint16 seat, uint8 steps) external returns (uint32 from);
     function enter(uint256 jobId, uint16 slot_, address account, uint32 id) external returns (uint32 from);
     function setReady(uint256 jobId, uint16 slot_) external;
     /// @return to the first round that the member does not count in
@@ -68,6 +71,11 @@ interface IMembersHooks {
     /// @notice Only escrow: the holder's pay before `to` is claimed.
     /// @return before the holder as it was
     function noteClaim(uint256 jobId, Role role, uint32 id, uint32 to) external returns (HolderWord before);
+    /// @notice Only escrow: of what a seat's holder is paid, a part is retained as long as it may
+    /// be slashed.
+    /// @return custody where it is to be sent
+    /// @return retained wei, which count as the holder's bond at once
+    function retain(uint256 jobId, uint32 id, uint256 earned) external returns (address custody, uint256 retained);
     /// @notice Only escrow: a slashed holder's rounds are claimed up to its last.
     function closeSlash(uint256 jobId) external;
     /// @notice Only audits: penalises a missed duty of a holder. Reverts if it was penalised

@@ -46,7 +46,7 @@ interface IJobs is IOwners {
     event JobFunded(uint256 indexed jobId, address indexed funder, uint256 amount);
     /// @notice No round opens any more once the one that runs has ended.
     event CancelRequested(uint256 indexed jobId);
-    /// @notice A holder's payee has its pay.
+    /// @notice A holder's payee has its pay, but for what of it is retained.
     /// @param to the first round that is not paid yet
     /// @param amount wei
     /// @param burnt wei that a slash took of it
@@ -96,8 +96,8 @@ interface IJobs is IOwners {
     /// @custom:caller the submitter
     function cancel(uint256 jobId) external;
     /// @notice Anyone: pays a holder's payee for its rounds from the last claimed one up to, not
-    /// including, `to`, which must be FINAL. What a slash took of them is burnt; what the payee
-    /// cannot be sent waits for `collect`.
+    /// including, `to`, which must be FINAL. What is retained of a seat's pay joins its bond; what
+    /// a slash took is burnt; what the payee cannot be sent waits for `collect`.
     /// @custom:caller anyone, once
     function claim(uint256 jobId, Role role, uint32 id, uint32 to) external;
     /// @notice Anyone: several of these, of one job or of many. What somebody else has claimed

@@ -10,6 +10,13 @@ interface IMembers {
     /// @param from the first round that it counts in
     /// @custom:state bit in `held`
     event Seated(uint256 indexed jobId, address indexed account, uint16 indexed seat, uint32 id, uint32 from);
+    /// @notice A part of a seat's pay joins its bond.
+    /// @param amount wei
+    event Retained(uint256 indexed jobId, address indexed account, uint32 indexed id, uint256 amount);
+    /// @notice A seat's holder has so much to lose that it is drawn more rarely.
+    /// @param from the first round that it is in
+    /// @param steps entries of the table of rates, in all
+    event Seasoned(uint256 indexed jobId, address indexed account, uint32 indexed id, uint32 from, uint8 steps);
     /// @notice A seat will be free.
     /// @param to the first round that the holder does not count in
     /// @custom:state bit out of `held`; again, with an earlier `to`, of who is slashed before its

@@ -65,6 +65,9 @@ interface IRounds is IRoundsEvents {
     function rowsOf(uint256 jobId, uint32 round) external view returns (uint256 pay, uint256 lost, uint256 signed);
     /// @notice Who holds the seat, or held it last.
     function seatHolder(uint256 jobId, uint16 seat) external view returns (address account, uint32 id, uint32 from);
+    /// @return entries of the table of rates that the seat is drawn more rarely by in the round that
+    /// runs
+    function stepsOf(uint256 jobId, uint16 seat) external view returns (uint256);
     /// @notice Who holds the slot in the round that runs, or held it last.
     function slotHolder(uint256 jobId, uint16 slot) external view returns (address account, uint32 id, uint32 from);
     /// @return slots that gave no vote of the round

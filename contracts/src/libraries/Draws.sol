@@ -62,6 +62,12 @@ library Draws {
         drawn &= revealed;
     }
 
+    /// @return whether a seat's ticket is below a rate's chance
+    function isDrawn(bytes32 auditSeed, uint256 seat, uint256 rate) internal pure returns (bool) {
+        uint256 tickets = uint256(ticket(AUDIT_RATE, uint256(auditSeed), seat / 8));
+        return uint32(tickets >> 224 - 32 * (seat % 8)) < chance(rate);
+    }
+
     /// @param from seats, not none
     /// @return the bit of one of them, by the seed
     function oneOf(bytes32 auditSeed, uint256 from) internal pure returns (uint256) {

@@ -43,6 +43,9 @@ library TermsCheck {
         _between("f", t.f, 0, t.seats < 4 ? 0 : (uint256(t.seats) - 1) / 3);
         _between("auditRate", t.auditRate, 0, LOWEST_RATE);
         _between("lastRate", t.lastRate, 0, LOWEST_RATE);
+        // Where everybody is audited, nothing is won by what is retained.
+        bool isSure = t.f == 0 || t.auditRate == 0;
+        _between("rateSteps", t.rateSteps, 0, isSure ? 0 : LOWEST_RATE - t.auditRate);
     }
 
     function _requireWindows(Terms calldata t, uint256 least) private view {

@@ -33,6 +33,8 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
         address account;
         uint32 id;
         uint32 from;
+        uint24 seasonedFrom; // the round from which a provider is drawn more rarely, by
+        uint8 steps; // of the table, in the low half; in the high one what it was before
     }
 
     struct Job {
@@ -144,6 +146,13 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
             word := sload(o.slot)
         }
         return uint32(word >> 192) <= round ? address(uint160(word)) : j.poolBefore[slot].account;
+    }
+
+    /// @return steps of the table that a seat has come down by in a round, as of its opening: what has changed since, when
+    /// its audit seed may be known, is of later ones
+    function _stepsOf(Job storage j, uint256 seat, uint32 round) internal view returns (uint256) {
+        Occupant storage o = j.seats[seat];
+        return o.seasonedFrom > round ? o.steps >> 4 : o.steps & 15;
     }
 
     // --- opening, waiting, ending ---

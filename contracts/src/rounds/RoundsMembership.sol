@@ -81,7 +81,7 @@ contract RoundsMembership is RoundsBase {
         // A round that is void opens again under its number, and then with who came while it ran.
         // From MERGE on none is.
         from = h.phase == Phase.MERGE ? h.round + 1 : h.round;
-        j.seats[seat] = Occupant(account, id, from);
+        j.seats[seat] = Occupant(account, id, from, 0, 0);
         j.held |= Bits.bit(seat);
         j.head.hasMoved = true;
         if (j.shape.hasPartials) {
@@ -119,6 +119,14 @@ contract RoundsMembership is RoundsBase {
         return (j.seats[seat].id, h.round, _nextRound(h));
     }
 
+    function season(uint256 jobId, uint16 seat, uint8 steps) external only(members) returns (uint32 from) {
+        Job storage j = _jobs[jobId];
+        Occupant storage o = j.seats[seat];
+        from = _nextRound(j.head.load());
+        uint8 before = from > o.seasonedFrom ? o.steps << 4 : o.steps & 0xf0;
+        (o.seasonedFrom, o.steps) = (uint24(from), before | steps);
+    }
+
     function enter(uint256 jobId, uint16 slot_, address account, uint32 id)
         external
         only(members)
@@ -132,7 +140,7 @@ contract RoundsMembership is RoundsBase {
         from = h.phase == Phase.WAITING && j.poolOut.has(slot_) ? h.round + 1 : _nextRound(h);
         Occupant memory before = j.pool[slot_];
         if (before.from < from) j.poolBefore[slot_] = before;
-        j.pool[slot_] = Occupant(account, id, from);
+        j.pool[slot_] = Occupant(account, id, from, 0, 0);
     }
 
     function setReady(uint256 jobId, uint16 slot_) external only(members) {

@@ -30,6 +30,8 @@ contract RoundsSettlement is RoundsBase {
         uint256 ready; // the pool
     }
 
+    uint256 private constant LOWEST_RATE = 15; // of the table
+
     error WrongVotes(bytes32 given, bytes32 kept);
     error StillOpen(uint256 deadline, uint256 now_);
     error WrongVerdict(uint256 excluded, uint256 merged, uint256 available);
@@ -246,7 +248,7 @@ contract RoundsSettlement is RoundsBase {
     function _noteTimes(Job storage j, Head memory h, Shape memory s, RoundRecord memory f) private {
         Earned memory e = j.earned;
         bool isLast = h.round + 1 == s.rounds;
-        uint256 count = _draw(f, e, isLast ? s.lastRate : s.auditRate);
+        uint256 count = _draw(j, h.round, f, e, isLast ? s.lastRate : s.auditRate);
         uint256 windows = 1;
         if (isLast && count > 1) {
             uint256 ready = f.ready.popcount();
@@ -262,15 +264,35 @@ contract RoundsSettlement is RoundsBase {
     /// @dev One of the excluded is audited in any case, from what the escrow holds for its round.
     /// Who gets itself excluded takes no audits away from others.
     /// @return count of the round's duties
-    function _draw(RoundRecord memory f, Earned memory e, uint256 rate) private pure returns (uint256 count) {
+    function _draw(Job storage j, uint32 round, RoundRecord memory f, Earned memory e, uint256 rate)
+        private
+        view
+        returns (uint256 count)
+    {
         uint256 sure = f.excluded == 0 ? 0 : Draws.oneOf(f.auditSeed, f.excluded);
         uint256 drawn = Draws.seats(f.auditSeed, f.revealed, rate) & ~sure;
+        if (rate != 0) drawn ^= _spared(j, round, f.auditSeed, drawn, rate);
         count = drawn.popcount();
         if (count > e.dutiesLeft) (drawn, count) = (Draws.atMost(drawn, e.dutiesLeft), e.dutiesLeft);
         e.dutiesLeft -= uint32(count);
         if (sure != 0) count++;
         e.duties += uint32(count);
         f.drawn = drawn | sure;
+    }
+
+    /// @return spared seats of those drawn at a rate whose holders have more to lose, and are not drawn at their own
+    function _spared(Job storage j, uint32 round, bytes32 auditSeed, uint256 drawn, uint256 rate)
+        private
+        view
+        returns (uint256 spared)
+    {
+        for (; drawn != 0; drawn &= drawn - 1) {
+            uint256 seat = drawn.lowest();
+            uint256 lower = rate + _stepsOf(j, seat, round);
+            if (lower == rate) continue;
+            if (lower > LOWEST_RATE) lower = LOWEST_RATE;
+            if (!Draws.isDrawn(auditSeed, seat, lower)) spared |= Bits.bit(seat);
+        }
     }
 
     /// @dev A round that merged nothing: who was short in it earns nothing, and has nothing to

@@ -46,6 +46,7 @@ struct Terms {
     uint8 f; // seats that the rule bears; 3f < seats
     uint8 auditRate; // of the table: the chance of each revealed seat to be audited
     uint8 lastRate; // in the last round
+    uint8 rateSteps; // of the table, that a seat comes down by as pay is retained of it; 0: none is
     uint32 trainSeconds;
     uint32 revealSeconds;
     uint32 mergeSeconds; // of each committee draw

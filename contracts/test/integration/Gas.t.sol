@@ -88,11 +88,11 @@ contract GasTest is Network {
     }
 
     function test_P41_aRoundOf64() public {
-        atMost(measure(64, 7, 8), 156_500, "a provider's round, all in, at 64/7");
+        atMost(measure(64, 7, 8), 157_500, "a provider's round, all in, at 64/7");
     }
 
     function test_P41_aRoundOf256() public {
-        atMost(measure(256, 32, 8), 159_500, "a provider's round, all in, at 256/32");
+        atMost(measure(256, 32, 8), 161_000, "a provider's round, all in, at 256/32");
     }
 
     function settled(uint16 slots, uint256 highest, string memory what) private {
@@ -106,15 +106,15 @@ contract GasTest is Network {
     }
 
     function test_P41_settlementAt7Members() public {
-        settled(7, 203_500, "settlement at 7 members, all of whom sign");
+        settled(7, 222_000, "settlement at 7 members, all of whom sign");
     }
 
     function test_P41_settlementAt16Members() public {
-        settled(16, 257_500, "settlement at 16 members, all of whom sign");
+        settled(16, 277_500, "settlement at 16 members, all of whom sign");
     }
 
     function test_P41_settlementAt32Members() public {
-        settled(32, 359_000, "settlement at 32 members, all of whom sign");
+        settled(32, 376_000, "settlement at 32 members, all of whom sign");
     }
 
     function test_P41_claimsOfManyInOneTransaction() public {
@@ -128,7 +128,7 @@ contract GasTest is Network {
         }
         vm.warp(rounds.timesOf(jobId, 11).windowEnd);
         jobs.claimMany(duesOf(jobId, 4, 3, 12));
-        atMost(shown("claims of ten rounds, 4 seats and 3 members") / 7, 50_500, "a claim beside six others");
+        atMost(shown("claims of ten rounds, 4 seats and 3 members") / 7, 52_500, "a claim beside six others");
     }
 
     function duesOf(uint256 jobId, uint32 seats, uint32 slots, uint32 to) private pure returns (Due[] memory dues) {
@@ -403,7 +403,7 @@ contract GasTest is Network {
         jobs.claim(jobId, Role.VERIFIER, 1, 12);
         uint256 member = shown("  claim of ten rounds, member");
         spent = before;
-        atMost(seat, seats < 256 ? 92_500 : 108_500, "claim of ten rounds"); // rows of 256 seats are longer
+        atMost(seat, seats < 256 ? 97_000 : 113_000, "claim of ten rounds"); // rows of 256 seats are longer
         return (seat + member * slots / seats) / 10;
     }
 }
@@ -456,15 +456,15 @@ contract CertificateGasTest is BlsNetwork {
     }
 
     function test_P41_blsSettlementAt7() public {
-        settled(7, 339_000, 388_000, 362_000);
+        settled(7, 359_000, 408_000, 382_000);
     }
 
     function test_P41_blsSettlementAt16() public {
-        settled(16, 350_000, 469_000, 399_000);
+        settled(16, 370_000, 488_000, 418_000);
     }
 
     function test_P41_blsSettlementAt32() public {
-        settled(32, 370_000, 611_000, 462_000);
+        settled(32, 390_000, 630_000, 481_000);
     }
 
     function test_P41_blsKey() public {

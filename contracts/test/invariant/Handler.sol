@@ -37,6 +37,8 @@ contract Handler is Network {
             (t.rounds, t.minProviders, t.auditRate) = (12, 3, 0); // everybody is drawn
             (t.auditSeconds, t.openSeconds, t.keySeconds) = (200, 300, 300); // so that many of them are hit
             (t.gameSeconds, t.windowSeconds) = (200, 400);
+            // Of one of the jobs pay is retained, and seats come down.
+            if (i == 1) (t.auditRate, t.rateSteps, t.providerBond) = (1, 4, 1 ether);
             jobIds[i] = create(t);
             for (uint16 k = 0; k < 4; k++) {
                 uint256 n = newcomer();
@@ -393,7 +395,7 @@ contract Handler is Network {
                 bool isSlashed = members.holderOf(jobId, Role.PROVIDER, id).isSlashed;
                 if (isSlashed) slashes++;
                 uint256 bond = members.bondOf(jobId, Role.PROVIDER, id);
-                if (!isSlashed && bond != 0 && bond < BOND) missedDuties++;
+                if (!isSlashed && bond != 0 && bond < jobs.termsOf(jobId).providerBond) missedDuties++;
             }
             for (uint32 id = 1; members.holderOf(jobId, Role.VERIFIER, id).account != address(0); id++) {
                 address account = members.holderOf(jobId, Role.VERIFIER, id).account;

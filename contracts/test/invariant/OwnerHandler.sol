@@ -128,7 +128,9 @@ contract OwnerHandler is Network {
 
     function cut(uint256 i, uint96 amount) external {
         bytes32 fault = bytes32(++slashes);
-        slashed += custody.slash(Slash(node(i), Role.PROVIDER, LOCK, fault, amount, address(0), Role.VERIFIER, 0));
+        slashed += custody.slash(
+            Slash(node(i), Role.PROVIDER, LOCK, fault, amount, amount, address(0), Role.VERIFIER, 0)
+        );
     }
 
     uint256 internal slashes;

@@ -479,7 +479,12 @@ abstract contract Network is Check {
         uint256 sure = f.excluded == 0 ? 0 : Draws.oneOf(f.auditSeed, f.excluded);
         uint256 rate = rounds.state(jobId).round + 1 == t.rounds ? t.lastRate : t.auditRate;
         if (t.f == 0) rate = 0;
-        return Draws.atMost(Draws.seats(f.auditSeed, f.revealed, rate) & ~sure, earned.dutiesLeft) | sure;
+        uint256 seeded;
+        for (uint256 left = f.revealed & ~sure; left != 0; left &= left - 1) {
+            uint256 lower = rate + rounds.stepsOf(jobId, left.lowest());
+            if (rate == 0 || Draws.isDrawn(f.auditSeed, left.lowest(), lower)) seeded |= left & (~left + 1);
+        }
+        return Draws.atMost(seeded, earned.dutiesLeft) | sure;
     }
 
     function dutiesOf(uint256 jobId, uint32 round, uint16 slot) internal view returns (uint256) {

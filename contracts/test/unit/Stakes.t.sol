@@ -43,7 +43,8 @@ contract StakesTest is Network {
 
     function slash(uint256 amount, address beneficiary, uint16 bps) internal returns (uint256) {
         bytes32 faultId = bytes32(++nextFault);
-        return custody.slash(Slash(alice, Role.PROVIDER, LOCK, faultId, amount, beneficiary, Role.VERIFIER, bps));
+        return
+            custody.slash(Slash(alice, Role.PROVIDER, LOCK, faultId, amount, amount, beneficiary, Role.VERIFIER, bps));
     }
 
     function slash(uint256 amount) internal returns (uint256) {
@@ -234,7 +235,7 @@ contract StakesTest is Network {
 
     function test_P31_faultIdWorksOnce() public {
         deposit(3 ether);
-        Slash memory order = Slash(alice, Role.PROVIDER, LOCK, "fault", 1 ether, address(0), Role.VERIFIER, 0);
+        Slash memory order = Slash(alice, Role.PROVIDER, LOCK, "fault", 1 ether, 1 ether, address(0), Role.VERIFIER, 0);
         custody.slash(order);
         vm.expectRevert(abi.encodeWithSelector(Stakes.FaultUsed.selector, bytes32("fault")));
         custody.slash(order);
@@ -271,7 +272,7 @@ contract StakesTest is Network {
         vm.expectPartialRevert(Stakes.NotAllowed.selector);
         custody.unlock(alice, Role.PROVIDER, LOCK);
         vm.expectPartialRevert(Stakes.NotAllowed.selector);
-        custody.slash(Slash(alice, Role.PROVIDER, LOCK, LOCK, 0, alice, Role.PROVIDER, 0));
+        custody.slash(Slash(alice, Role.PROVIDER, LOCK, LOCK, 0, 0, alice, Role.PROVIDER, 0));
         vm.stopPrank();
     }
 

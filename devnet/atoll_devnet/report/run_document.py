@@ -135,10 +135,12 @@ def _members(result: RunResult, metrics: Mapping[str, Metrics]) -> dict[str, Any
 
 
 def _money(member: Member, ledger: Ledger) -> dict[str, Any]:
+    seats = [held for held in ledger.view.providers.values() if held.account == member.account]
     return amounts_document(ledger, member.account) | {
         "won_wei": str(ledger.won.get(member.account, 0)),
         "slashed_wei": str(ledger.lost(member.account)),
         "missed_wei": str(ledger.missed(member.account)),
+        "retained_wei": str(sum(held.retained for held in seats)),
     }
 
 

@@ -42,8 +42,8 @@ class AccountCalls(CallBuilder):
 
     def claim(self, job_id: JobId, role: Role, id: HolderId, to: RoundIndex) -> Call:
         """Anyone: pays a holder's payee for its rounds from the last claimed one up to, not
-        including, `to`, which must be FINAL. What a slash took of them is burnt; what the payee
-        cannot be sent waits for `collect`.
+        including, `to`, which must be FINAL. What is retained of a seat's pay joins its bond;
+        what a slash took is burnt; what the payee cannot be sent waits for `collect`.
         """
         return self.build("claim", job_id, role, id, to, contract="Jobs", permissionless=True)
 

@@ -102,7 +102,7 @@ async def _earnings_of(
     }
     lines = [f"account    {me}, at block {known.head.number}"]
     for statement in statements:
-        lines += _sums(statement)
+        lines += [*_sums(statement), *_retained(statement)]
         lines += [_text(line) for line in statement.lines] if explain else []
         lines += [f"  but: {fault}" for fault in statement.faults]
     if not statements:
@@ -236,6 +236,16 @@ def _sums(statement: Statement) -> list[str]:
     ]
     penalty = [f"{tokens(statement.penalty)} taken from bonds"] if statement.penalty else []
     return [f"job {statement.job:<6} " + (", ".join([*parts, *penalty]) or "nothing yet")]
+
+
+def _retained(statement: Statement) -> list[str]:
+    from atoll.job.event_text import tokens
+
+    return [
+        f"  of that {tokens(each.wei)} are in its bond: {each.text}"
+        + ("" if each.free_at is None else f"; free from {moment(each.free_at)}")
+        for each in statement.retained
+    ]
 
 
 def _text(line: Line) -> str:

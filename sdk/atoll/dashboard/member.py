@@ -51,7 +51,9 @@ def member_document(
 
 def _sums(by_job: Sequence[Statement]) -> dict[str, str]:
     states = {f"{s.name.lower()}_wei": str(sum(each.total(s) for each in by_job)) for s in State}
-    return states | {"penalty_wei": str(sum(each.penalty for each in by_job))}
+    held = sum(part.wei for each in by_job for part in each.retained)
+    penalty = str(sum(each.penalty for each in by_job))
+    return states | {"penalty_wei": penalty, "retained_wei": str(held)}
 
 
 def _job(statement: Statement, view: JobView, account: Address) -> dict[str, Any]:

@@ -17,7 +17,7 @@ function memberHead() {
 }
 
 const SUMS = [["Paid", "paid_wei"], ["Due", "due_wei"], ["Pending", "pending_wei"], ["Lost", "lost_wei"],
-  ["Not earned", "unearned_wei"], ["Penalties", "penalty_wei"]];
+  ["Not earned", "unearned_wei"], ["Penalties", "penalty_wei"], ["Of paid, in bonds", "retained_wei"]];
 const sums = (path) => el("dl", { class: "split" }, SUMS.map(([name, field]) =>
   fact(name, show([...path, field], "tokens"))));
 

@@ -1,7 +1,8 @@
 """What a job's verification costs by the law of rates, and the least bond that keeps it in budget.
 
-One number, the part of the training's price that verification may cost, says the bond, the part of
-the pay that is retained, and the margin stays as it is asked for: a dearer bond makes replays rare.
+One number, the part of the training's price that verification may cost, says the bond, and the
+margin stays as it is asked for: a dearer bond makes replays rare. Where the guard allows a lower
+rate than the bond does, pay is retained.
 
 Rule of this file: pure; exact fractions of a round's pay, from the law's own functions. Rounds are
 honest: what an honest job costs is what a submitter pays.
@@ -9,7 +10,7 @@ honest: what an honest job costs is what a submitter pays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
@@ -22,9 +23,10 @@ from atoll.protocol.audit_rates import (
     at_loss,
     lowest_rate,
     most_retained,
+    rate_of_stake,
     retained_part,
-    season,
     stake_needed,
+    steps_of,
 )
 from atoll.protocol.committee_draws import COMMITTEE
 from atoll.protocol.terms import WHOLE_BPS
@@ -60,26 +62,71 @@ class AuditPlan:
 
     Attributes:
         bond: of a provider, wei.
-        incentive: with ρ.
+        incentive: as it was asked for.
+        steps: of the table that an honest seat comes down by as pay is retained of it, at most.
         cost: of verification, as a part of the training's price.
         is_within: whether that is within the budget; else it is the cheapest that there is.
     """
 
     bond: Wei
     incentive: Incentive
+    steps: int
     cost: Fraction
     is_within: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of an honest seat, before one of its rounds.
+
+    Attributes:
+        rate: of the table.
+        retained: of its pay, wei.
+    """
+
+    rate: int
+    retained: Wei
+
+
+def honest_standings(
+    rate: int, steps: int, *, pay: int, burnt: int, rounds: int
+) -> tuple[Standing, ...]:
+    """Round by round, where each is FINAL and claimed before the next one.
+
+    Args:
+        rate: of a newcomer.
+        steps: that it may come down.
+        pay: of a round, wei.
+        burnt: of its bond by a slash, wei.
+    """
+    most, retained, standings = most_retained(burnt, steps), Wei(0), []
+    for _ in range(rounds):
+        come_down = steps_of(burnt, retained) if most else 0
+        standings.append(Standing(rate + come_down, retained))
+        retained = Wei(retained + retained_part(pay, retained, most))
+    return tuple(standings)
+
+
+def standings_by(terms: Incentive, pay: int, bond: int, rounds: int) -> tuple[Standing, ...]:
+    """The same of a bond: a newcomer has the rate that it supports, down to the guard's."""
+    burnt = at_loss(terms, bond, 0)
+    rate = rate_of_stake(terms, pay, burnt)
+    steps = steps_below(terms, rate)
+    return honest_standings(rate, steps, pay=pay, burnt=burnt, rounds=rounds)
+
+
+def steps_below(terms: Incentive, rate: int) -> int:
+    """From a newcomer's rate to the lowest that the guard allows. Where everybody is replayed,
+    nobody comes down.
+    """
+    return max(0, lowest_rate(terms) - rate) if rate else 0
 
 
 def honest_rates(terms: Incentive, pay: int, bond: int, rounds: int) -> tuple[int, ...]:
     """The rate that an honest seat has in each of its rounds, the first of which nobody has paid
     anything for yet.
     """
-    most, retained, rates = most_retained(terms, pay, bond), 0, []
-    for _ in range(rounds):
-        rates.append(season(terms, pay, bond, retained))
-        retained += retained_part(terms, pay, retained, most)
-    return tuple(rates)
+    return tuple(each.rate for each in standings_by(terms, pay, bond, rounds))
 
 
 def replays_of_a_seat(terms: Incentive, job: Verified, bond: int) -> Fraction:
@@ -116,9 +163,8 @@ def solve(budget: Fraction, job: Verified, terms: Incentive) -> AuditPlan:
     plans = []
     for rate in range(min(NEWCOMER, lowest), lowest + 1):
         bond = bond_at(terms, job.pay, rate)
-        settings = replace(terms, retained_bps=0) if rate == lowest else terms
-        cost = verification_cost(settings, job, bond)
-        plans.append(AuditPlan(bond, settings, cost, cost <= budget))
+        cost = verification_cost(terms, job, bond)
+        plans.append(AuditPlan(bond, terms, steps_below(terms, rate), cost, cost <= budget))
         if plans[-1].is_within:
             return plans[-1]
     return min(plans, key=lambda plan: (plan.cost, plan.bond))
@@ -139,8 +185,6 @@ class AlwaysFalse:
 
 def always_false(terms: Incentive, pay: int, bond: int, rounds: int) -> AlwaysFalse:
     """Of a seat that was honest for so many rounds before, h of the auditors speaking."""
-    most, retained = most_retained(terms, pay, bond), 0
-    for _ in range(rounds):
-        retained += retained_part(terms, pay, retained, most)
-    chance = Fraction(RATES[season(terms, pay, bond, retained)], ALWAYS) * SPEAKING
-    return AlwaysFalse(1 / chance, at_loss(terms, bond, retained))
+    now = standings_by(terms, pay, bond, rounds + 1)[-1]
+    chance = Fraction(RATES[now.rate], ALWAYS) * SPEAKING
+    return AlwaysFalse(1 / chance, at_loss(terms, bond, now.retained))

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from atoll.job.groups import duration_text
+from atoll.job.verification import seat_standings
 from atoll.protocol.audit_fees import SIGNATURE_GAS
 from atoll.protocol.clocks import AuditClock
 from atoll.protocol.manifest import Manifest
@@ -68,6 +69,7 @@ class BreakEven:
         price_wei: of a million trained tokens, or of a replay for a verifier, at which it costs as
             much as it earns; None where the job pays nothing.
         locked: tokens of the bond.
+        retained: tokens of its pay that join the bond, half of each claim, until all is paid out.
         advance: dollars that it has spent before its first pay is final, `wait_seconds` after it
             began.
     """
@@ -80,6 +82,7 @@ class BreakEven:
     waiting: float
     price_wei: int | None
     locked: float
+    retained: float
     advance: float
     wait_seconds: int
 
@@ -109,7 +112,8 @@ class BreakEven:
             f"on pay that is not final {self.waiting:.3g}",
             f"       net     {self.net:+.3g} dollars an hour; it breaks even at {even}",
             f"       cash    a bond of {self.locked:.6g} tokens, and {self.advance:.3g} dollars of "
-            f"costs until the first pay is final, {wait} after it began",
+            f"costs until the first pay is final, {wait} after it began"
+            + (f"; {self.retained:.6g} tokens of pay are retained" if self.retained else ""),
         ]
 
 
@@ -118,6 +122,11 @@ def round_gas(role: Role, terms: Terms) -> int:
     if role is Role.PROVIDER:
         return COMMIT_GAS + REVEAL_GAS + LEAF_GAS * terms.segments + CLAIM_GAS
     return SIGNATURE_GAS + REPORT_GAS + CLAIM_GAS
+
+
+def _retained(terms: Terms) -> int:
+    """Units of a seat's pay that its bond holds at most before the job ends."""
+    return seat_standings(terms)[-1].retained
 
 
 def break_even_of(role: Role, manifest: Manifest, pace: Pace, prices: MemberPrices) -> BreakEven:
@@ -144,6 +153,7 @@ def break_even_of(role: Role, manifest: Manifest, pace: Pace, prices: MemberPric
         waiting=earned * (1 - worth),
         price_wei=int(paid * fixed / (earned * worth)) + 1 if earned and worth > 0 else None,
         locked=bond,
+        retained=_retained(terms) / whole_token() if role is Role.PROVIDER else 0.0,
         advance=(electricity + prices.rent + gas) * wait / HOUR,
         wait_seconds=wait,
     )

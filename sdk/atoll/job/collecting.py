@@ -30,7 +30,7 @@ class Collect:
 
     Attributes:
         key: names its effect.
-        wei: what the account gets by it; of a bond, what is free again.
+        wei: what the account gets by it, with what is retained; of a bond, what is free again.
         text: what it is for.
         due, rounds: of a claim, what goes into one transaction with others, and how many it is of.
     """
@@ -82,6 +82,8 @@ def _claims(view: JobView, holder: Holder, now: int, calls: Calls) -> Iterator[C
         end = RoundIndex(min(to, begin + MOST_CLAIMED))
         paid, due = claim(view, holder, end)[0], Due(job, holder.role, holder.id, end)
         text = f"job {job}, {who}: rounds {begin} to {end - 1}"
+        if holder.role is Role.PROVIDER and view.require_terms().rate_steps:
+            text += ", of which a half may be retained in its bond"
         call = calls.claim(job, holder.role, holder.id, end)
         yield Collect(_key(due, begin), call, paid - before, text, due=due, rounds=end - begin)
         before = paid

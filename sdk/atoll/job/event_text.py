@@ -291,6 +291,11 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.PayChanged: lambda e, n: f"round {e.round}: now seats {numbers(e.pay)} are paid",
     ev.Closed: _closed,
     ev.Seated: lambda e, n: f"{n(e.account)} takes seat {e.seat} from round {e.start} on",
+    ev.Retained: lambda e, n: f"{tokens(e.amount)} of it join the bond of {n(e.account)}",
+    ev.Seasoned: lambda e, n: (
+        f"{n(e.account)} has more to lose, so from round {e.start} on it is drawn "
+        f"{2 ** (e.steps / 2):.3g} times as rarely as at first"
+    ),
     ev.SeatLeaving: lambda e, n: f"{n(e.account)} leaves seat {e.seat} before round {e.to}",
     ev.Enrolled: lambda e, n: (
         f"{n(e.account)} takes slot {e.slot} of the verifiers, with a bond of {tokens(e.bond)}"

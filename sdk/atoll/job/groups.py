@@ -350,6 +350,11 @@ class Audit(Group):
         description="each seat's chance to be replayed in a round, rounded up to the table of "
         "rates; the lowest that guard allows, or the highest that budget pays for, if left out",
     )
+    lowest: Share | None = Field(
+        default=None,
+        description="what this chance falls to as pay is retained of a seat, rounded up to the "
+        "table; if left out the same as a rate that is written, else as guard allows it",
+    )
     last: Literal["any", "all"] = Field(
         default="any",
         description="how many are replayed in the last round: by the rate, as in any, or all",

@@ -32,7 +32,7 @@ from atoll.job.spec import (
     robust_f,
     segment_pay,
 )
-from atoll.job.verification import Duties, affordable, chance_text, rate_within
+from atoll.job.verification import Duties, affordable, chance_text, rate_within, steps_within
 from atoll.protocol.audit_fees import MEGA, REPLAY_MARGIN, SIGNATURE_GAS, signature_fee
 from atoll.protocol.audit_rates import ALWAYS, RATES, Incentive, most_of
 from atoll.protocol.committee_draws import COMMITTEE
@@ -293,16 +293,19 @@ class _Work:
 
 
 def _audits(spec: JobSpec, *_: object) -> Figured:
-    """The lowest rate that the guard allows, or the least bond that a budget pays for."""
+    """The lowest rate that the guard allows, or the least bond that a budget pays for; and how far
+    a seat comes down from it.
+    """
     audit, members = spec.audit, spec.members
     if not _borne(spec):
-        return {"audit.rate": ("1", "a merge that bears nobody has everybody replayed")}
+        reason = "a merge that bears nobody has everybody replayed"
+        return {"audit.rate": ("1", reason), "audit.lowest": ("1", reason)}
     incentive = Incentive(margin=audit.margin, guard=audit.guard)
     if audit.budget is None:
         rate, reason = (
             rate_within(incentive, spec.rounds),
             f"the lowest that finds a seat which lies in every round within {audit.guard} rounds, "
-            "with a bond of no more than the job pays a seat",
+            "with a bond of no more than half of what the job pays a seat",
         )
     else:
         work = _Work.of(spec)
@@ -314,7 +317,14 @@ def _audits(spec: JobSpec, *_: object) -> Figured:
             signature=work.signature,
         )
         reason = f"the least bond with which {audit.budget} of the training's price pays for audits"
-    return {"audit.rate": (chance_text(rate), reason)}
+    steps = steps_within(incentive, rate, spec.rounds)
+    why = "nothing is retained: no honest seat would come down before the job ends"
+    if steps:
+        why = "half of a seat's pay is retained until it has so much to lose"
+    return {
+        "audit.rate": (chance_text(rate), reason),
+        "audit.lowest": (chance_text(rate + steps), why),
+    }
 
 
 def _prices(spec: JobSpec, _pace: Pace | None, floors: BondFloors) -> Figured:

@@ -92,7 +92,7 @@ def quote(draft: Draft, pace: Pace, fee_cap: int) -> Quote:
         budget_wei=budget(terms),
         training_wei=trained,
         fees_wei=budget(terms) - trained,
-        verification_wei=expected_fees(terms),
+        verification_wei=expected_fees(terms, draft.floors.winner_share_bps),
         rented_wei=_rented(manifest, draft.floors.decimals),
         gas=gas,
         gas_wei=gas * fee_cap,

@@ -8,7 +8,8 @@ from atoll.job.groups import duration_text, size_text, units_text
 from atoll.job.incentives import DRIFT, Incentives
 from atoll.job.plan import sum_of_windows
 from atoll.job.quote import Quote
-from atoll.protocol.audit_rates import ALWAYS, RATES, rate_in
+from atoll.job.verification import chance_text
+from atoll.protocol.audit_rates import ALWAYS, RATES, rate_in, rate_of_seat
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.terms import MOVES
 from atoll.protocol.types import Terms
@@ -76,6 +77,9 @@ def _safety(terms: Terms, rule: str) -> str:
     last = (
         ", in the last one with certainty" if terms.f and terms.last_rate < terms.audit_rate else ""
     )
+    if terms.rate_steps:
+        fewer = chance_text(rate_of_seat(rate_in(terms, is_last=False), terms.rate_steps))
+        last += f", down to {float(fewer):.2%} as half of its pay is retained, until it leaves"
     return (
         f"safety     a merge by {rule} bears {terms.f} bad of {terms.seats} updates; {who}, "
         f"which can move the model, cost {tokens(price)} tokens in bonds; each seat is audited "

@@ -132,7 +132,7 @@ def _over_budget(draft: Draft) -> list[str]:
     """Where verification costs more than the file has for it, by as few audits as there may be."""
     terms, wanted = draft.manifest.terms, draft.spec.audit.budget
     trained = terms.rounds * terms.seats * terms.segments * terms.segment_pay
-    spent = expected_fees(terms)
+    spent = expected_fees(terms, draft.floors.winner_share_bps)
     if wanted is None or spent <= Fraction(wanted) * trained:
         return []
     return [

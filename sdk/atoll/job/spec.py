@@ -223,7 +223,7 @@ class JobSpec(Group):
         for name, skipped in (
             ("money", ONLY_COMPUTED_FROM),
             ("windows", {"step_seconds"}),
-            ("audit", {"budget"}),
+            ("audit", {"budget"} | ({"lowest"} if self.audit.rate else set())),
         ):
             group = getattr(self, name)
             fields = [field for field in type(group).model_fields if field not in skipped]
@@ -380,6 +380,12 @@ def _outer(outer: Outer, method: Method) -> OuterSpec:
     return OuterSpec.model_validate(method.outer.model_dump() | _given(outer))
 
 
+def audit_steps(audit: Audit, rate: int) -> int:
+    """Entries of the table that a seat may come down by; none where everybody is replayed."""
+    lowest = rate if audit.lowest is None else rate_of_chance(Fraction(audit.lowest))
+    return max(0, lowest - rate) if rate else 0
+
+
 def audit_rate(audit: Audit, f: int) -> int:
     """The rate of a job's audits. A merge that bears nobody has everybody replayed."""
     return rate_of_chance(Fraction(audit.rate or 1)) if f else 0
@@ -420,6 +426,7 @@ def _terms(
         f=f,
         audit_rate=rate,
         last_rate=0 if spec.audit.last == "all" else rate,
+        rate_steps=audit_steps(spec.audit, rate),
         expiry=now + (spec.lifetime or 0),
         steps=spec.inner.steps,
         segment_steps=spec.inner.segment,

@@ -146,14 +146,14 @@ def bonds_of(view: JobView, account: Address, now: int, absolute_end: int) -> It
     for role in Role:
         for holder in view.holders(role).values():
             if holder.account == account and not holder.is_released:
-                home_at, text = _home(view, holder, now)
+                home_at, text = home_of(view, holder, now)
                 if now >= absolute_end:
                     home_at, text = absolute_end, "no lock of the job holds any more"
                 where = (view.job_id, role, holder.id, holder.index)
                 yield Bond(*where, int(holder.bond), home_at, absolute_end, text)
 
 
-def _home(view: JobView, holder: Holder, now: int) -> tuple[int | None, str]:
+def home_of(view: JobView, holder: Holder, now: int) -> tuple[int | None, str]:
     """From when it can be released, and why."""
     where = f"{'seat' if holder.role is Role.PROVIDER else 'slot'} {holder.index}"
     if is_releasable(view, holder, now):

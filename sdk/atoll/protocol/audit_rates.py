@@ -5,6 +5,10 @@ The more that is, the smaller the chance of a replay that deters as well; it gro
 were paid, so that an honest seat becomes cheap to verify. (BOINC's adaptive replication counts good
 results; tenure that costs nothing would make lies profitable, so here it is money.)
 
+The terms say the chance of a newcomer, which its bond alone deters at, and by how many steps of the
+table it may come down. A step takes √2 times the stake, so that what a lie loses on average is the
+same for every seat; `Incentive` says which chance and which bond that is to be.
+
 Rule of this file: integers of wei and of 2^-32. A chance is rounded up and a stake down, so no
 rounding favours a cheat; a draw is a function of its seed and of the rates that the round opened
 with, and of nothing that happens after.
@@ -12,22 +16,23 @@ with, and of nothing that happens after.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isqrt
 from typing import Final
 
 from atoll.protocol.hashing import hash_fields, tag
-from atoll.protocol.terms import MAX_SEATS, WHOLE_BPS
-from atoll.protocol.types import Bitmap, Digest, SeatIndex, Terms, Wei, bits
+from atoll.protocol.terms import LOWEST_RATE, WHOLE_BPS
+from atoll.protocol.types import Digest, SeatIndex, Terms, Wei
 
 ALWAYS: Final = 1 << 32
 """A chance of one, as rates write it."""
-RATE_BITS: Final = 4
 SEATS_A_HASH: Final = 8
-SEATS_A_WORD: Final = 256 // RATE_BITS
-RATE_WORDS: Final = MAX_SEATS // SEATS_A_WORD
+RETAINED_PART: Final = 2
+"""Of a seat's pay a half is retained: it has to live on the other one."""
+_ROOT_BITS: Final = 31
+_ROOT: Final = isqrt(2 << 2 * _ROOT_BITS) + 1
+"""√2 in 2^-31, rounded up."""
 
 
 def _power_of_root(step: int) -> int:
@@ -37,7 +42,7 @@ def _power_of_root(step: int) -> int:
     return root + (root * root < squared)
 
 
-RATES: Final = tuple(_power_of_root(step) for step in range(1 << RATE_BITS))
+RATES: Final = tuple(_power_of_root(step) for step in range(LOWEST_RATE + 1))
 """Chances of a replay, in 2^-32: from always on, each one √2 smaller than the one before it."""
 SPEAKING: Final = Fraction(2, 3)
 """h: the share of auditors that say what they find and that no bribe buys."""
@@ -56,13 +61,11 @@ class Incentive:
             of its own.
         burnt_bps: b, the part of a slashed bond that nobody gets, in basis points. The rest is the
             winner's, who may be the cheat's other account.
-        retained_bps: ρ, the part of a round's pay that is kept back.
     """
 
     margin: int = 4
     guard: int = 48
     burnt_bps: int = 7_000
-    retained_bps: int = 5_000
 
     @property
     def least_speaking(self) -> Fraction:
@@ -104,51 +107,50 @@ def rate_of_stake(terms: Incentive, pay: int, stake: int) -> int:
     return max(deterring, default=0)
 
 
-def most_retained(terms: Incentive, pay: int, bond: int) -> Wei:
-    """What is retained of a holder at most: beyond it the chance cannot fall. From there on all of
-    a round is paid out.
+# --- what is retained, and what it brings ---
+
+
+def stake_for(bond: int, steps: int) -> Wei:
+    """What has to be at stake, in place of the part of a bond that a slash burns, for a rate so
+    many steps lower.
     """
-    lowest = lowest_rate(terms)
-    # The first entry needs no stake: a seat that is replayed in every round is found anyway.
-    needed = stake_needed(terms, pay, lowest) if lowest else 0
-    return Wei(max(0, needed - at_loss(terms, bond, 0)))
+    odd = (bond * _ROOT >> _ROOT_BITS) + 1 if steps & 1 else bond
+    return Wei(odd << steps // 2)
 
 
-def retained_part(terms: Incentive, earned: int, retained: int, most: int) -> Wei:
-    """How much of a FINAL round's pay joins what is retained; the rest is paid out.
+def most_retained(bond: int, steps: int) -> Wei:
+    """What is retained of a holder at most, by the burnt part of its bond: beyond it the chance
+    cannot fall. From there on all of a round is paid out.
+    """
+    return Wei(stake_for(bond, steps) - bond)
+
+
+def retained_part(earned: int, retained: int, most: int) -> Wei:
+    """How much of a claim's pay joins what is retained; the rest is paid out.
 
     Args:
-        earned: the pay of the round, wei.
+        earned: of FINAL rounds, wei.
         retained: before it.
         most: `most_retained` of the holder.
     """
-    return Wei(max(0, min(earned * terms.retained_bps // WHOLE_BPS, most - retained)))
+    return Wei(min(earned // RETAINED_PART, most - retained))
 
 
-def season(terms: Incentive, pay: int, bond: int, retained: int) -> int:
-    """The rate of a holder for rounds that open from now on. Anybody may have it raised."""
-    return rate_of_stake(terms, pay, at_loss(terms, bond, retained))
-
-
-# --- what a round record keeps ---
-
-
-def pack_rates(rates: Mapping[SeatIndex, int]) -> tuple[int, ...]:
-    """The rates of a round's seats as words, 64 seats a word, the lowest bits first; of a seat that
-    is not named it is the first entry, always.
+def steps_of(bond: int, retained: int) -> int:
+    """Entries of the table that a holder has come down by. Claims alone raise it: rounds that are
+    not paid, or not FINAL, count nothing.
     """
-    words = [0] * RATE_WORDS
-    for seat, rate in rates.items():
-        if not 0 <= rate < 1 << RATE_BITS:
-            raise ValueError(f"{rate} is no entry of the table of rates")
-        words[seat // SEATS_A_WORD] |= rate << RATE_BITS * (seat % SEATS_A_WORD)
-    return tuple(words)
+    steps = 0
+    while stake_for(bond, steps + 1) <= bond + retained:
+        steps += 1
+    return steps
 
 
-def packed_rate(words: Sequence[int], seat: SeatIndex) -> int:
-    """The rate of a seat, from a round's words."""
-    word = words[seat // SEATS_A_WORD] >> RATE_BITS * (seat % SEATS_A_WORD)
-    return word & (1 << RATE_BITS) - 1
+def rate_of_seat(rate: int, steps: int) -> int:
+    """The rate of a seat that has come down so many steps, in a round of such a rate. Where that is
+    "always", everybody is replayed.
+    """
+    return min(LOWEST_RATE, rate + steps) if rate else 0
 
 
 # --- who is drawn ---
@@ -165,15 +167,6 @@ def is_drawn(audit_seed: Digest, seat: SeatIndex, rate: int) -> bool:
     return int.from_bytes(tickets[4 * at : 4 * at + 4], "big") < RATES[rate]
 
 
-def draw_by_rates(audit_seed: Digest, revealed: Bitmap, rates: Sequence[int]) -> Bitmap:
-    """The seats of a round that are replayed; `rates` are the round's words."""
-    drawn = 0
-    for number in bits(revealed):
-        seat = SeatIndex(number)
-        drawn |= is_drawn(audit_seed, seat, packed_rate(rates, seat)) << seat
-    return Bitmap(drawn)
-
-
 # --- rates that terms say ---
 
 
@@ -183,14 +176,14 @@ def rate_of_chance(chance: Fraction) -> int:
 
 
 def rate_in(terms: Terms, *, is_last: bool) -> int:
-    """The rate of every seat in a round. A merge that bears nobody has everybody replayed."""
+    """The rate of a newcomer in a round. A merge that bears nobody has everybody replayed."""
     if not terms.f:
         return 0
     return terms.last_rate if is_last else terms.audit_rate
 
 
 def mean_duties(terms: Terms) -> Fraction:
-    """What seeds draw in a whole job, on average."""
+    """What seeds draw in a whole job, on average, where nobody has come down a step."""
     usual, last = (RATES[rate_in(terms, is_last=is_last)] for is_last in (False, True))
     return Fraction(((terms.rounds - 1) * usual + last) * terms.seats, ALWAYS)
 

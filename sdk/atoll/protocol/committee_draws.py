@@ -6,10 +6,10 @@ ones the lower number, and a ticket is the hash of the seed and of the number th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from atoll.protocol.audit_rates import is_drawn
+from atoll.protocol.audit_rates import is_drawn, rate_of_seat
 from atoll.protocol.hashing import hash_fields, tag
 from atoll.protocol.types import (
     NO_BITS,
@@ -24,6 +24,8 @@ from atoll.protocol.types import (
 
 COMMITTEE: Final = 32
 """Members of a committee, where so many are ready."""
+NO_STEPS: Final[Mapping[SeatIndex, int]] = {}
+"""Of a round of newcomers."""
 _AUDITORS_TAG: Final = tag("atoll.auditors.v1")
 
 
@@ -57,18 +59,25 @@ def draw_committee(seed: Digest, pool: Bitmap) -> tuple[SlotIndex, ...]:
 
 
 def draw_audits(
-    seed: Digest, revealed: Bitmap, excluded: Bitmap, *, rate: int, left: int
+    seed: Digest,
+    revealed: Bitmap,
+    excluded: Bitmap,
+    *,
+    rate: int,
+    left: int,
+    steps: Mapping[SeatIndex, int] = NO_STEPS,
 ) -> Bitmap:
     """Seats that are audited: each is drawn by itself, and one of the excluded in any case.
 
     Args:
         seed: the audit seed.
-        rate: of the table, of every seat.
+        rate: of the table, of newcomers.
         left: duties that seeds may still draw. The first seats go where they are fewer.
+        steps: that seats have come down, where they have.
     """
     sure = one_of(seed, excluded)
     seats = map(SeatIndex, bits(Bitmap(revealed & ~sure)))
-    drawn = [seat for seat in seats if is_drawn(seed, seat, rate)]
+    drawn = [s for s in seats if is_drawn(seed, s, rate_of_seat(rate, steps.get(s, 0)))]
     return Bitmap(to_bitmap(drawn[max(0, len(drawn) - left) :]) | sure)
 
 

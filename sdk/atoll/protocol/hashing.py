@@ -35,7 +35,7 @@ from atoll.protocol.types import (
 
 _ROUND_ID_TYPES = ("uint256", "address", "uint256", "uint32")
 _TERMS_TYPE = (
-    "(uint32,uint16,uint16,uint16,uint16,uint8,uint8,uint8,uint32,uint32,uint32,uint32,uint32,"
+    "(uint32,uint16,uint16,uint16,uint16,uint8,uint8,uint8,uint8,uint32,uint32,uint32,uint32,uint32,"
     "uint32,uint32,uint32,uint32,uint32,uint32,uint64,uint32,uint32,uint64,"
     "uint128,uint128,uint128,uint128,uint128,bytes32)"
 )

@@ -29,7 +29,9 @@ class Holder:
 
     Attributes:
         index: the seat or the slot.
-        bond: wei that are left of it.
+        bond: wei that are left of it, with what is retained.
+        retained: wei of a seat's pay that were added to it; `steps` of the table that the seat is
+            drawn more rarely by for them, from round `seasoned_from` on; `steps_before` until then.
         is_ready, ready_until: of a verifier, whether it said so, and by when it has to.
         lost_from: the first round that a slash took the pay of.
         claimed_to: the first round that it has not claimed.
@@ -45,6 +47,10 @@ class Holder:
     start: RoundIndex
     bond: Wei
     to: RoundIndex = NO_ROUND
+    retained: Wei = NOTHING
+    steps: int = 0
+    steps_before: int = 0
+    seasoned_from: RoundIndex = _FIRST_ROUND
     is_ready: bool = False
     ready_until: int = 0
     lost_from: RoundIndex = NO_ROUND
@@ -55,6 +61,10 @@ class Holder:
     penalties: frozenset[tuple[RoundIndex, MissedDuty]] = frozenset()
     penalised: Wei = NOTHING
     bound_until: int = 0
+
+    def steps_in(self, round: int) -> int:
+        """Of a round that has opened: what was said since is of later ones."""
+        return self.steps if self.seasoned_from <= round else self.steps_before
 
     def counts_in(self, round: int) -> bool:
         """Whether the round, when it opens, has it."""

@@ -124,6 +124,19 @@ def _seated(view: JobView, event: ev.Seated, block: BlockRef) -> JobView:
     return _with(view, replace(holder, claimed_to=event.start))
 
 
+def _retained(view: JobView, event: ev.Retained, block: BlockRef) -> JobView:
+    holder = view.providers[event.id]
+    bond, retained = Wei(holder.bond + event.amount), Wei(holder.retained + event.amount)
+    return with_holder(view, Role.PROVIDER, event.id, bond=bond, retained=retained)
+
+
+def _seasoned(view: JobView, event: ev.Seasoned, block: BlockRef) -> JobView:
+    holder, steps, start = view.providers[event.id], event.steps, event.start
+    before = holder.steps if start > holder.seasoned_from else holder.steps_before
+    changes = {"steps": steps, "steps_before": before, "seasoned_from": start}
+    return with_holder(view, Role.PROVIDER, event.id, **changes)
+
+
 def _seat_leaving(view: JobView, event: ev.SeatLeaving, block: BlockRef) -> JobView:
     view = replace(view, held=Bitmap(view.held & ~(1 << event.seat)))
     return with_holder(view, Role.PROVIDER, event.id, to=event.to)
@@ -191,6 +204,8 @@ MEMBERSHIP_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Refunded: _refunded,
     ev.GatewayAnnounced: _gateway_announced,
     ev.Seated: _seated,
+    ev.Retained: _retained,
+    ev.Seasoned: _seasoned,
     ev.SeatLeaving: _seat_leaving,
     ev.Enrolled: _enrolled,
     ev.Ready: _ready,

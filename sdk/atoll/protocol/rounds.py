@@ -223,7 +223,12 @@ def record_of(view: JobView, running: OpenRound, excluded: Bitmap) -> RoundRecor
     """What the contract keeps of a round that is settled now."""
     rate = rate_in(view.require_terms(), is_last=view.is_last(running.round))
     drawn = draw_audits(
-        running.audit_seed, running.revealed, excluded, rate=rate, left=duties_left(view)
+        running.audit_seed,
+        running.revealed,
+        excluded,
+        rate=rate,
+        left=duties_left(view),
+        steps=_steps_in(view, running),
     )
     return RoundRecord(
         seed=running.seed,
@@ -238,6 +243,12 @@ def record_of(view: JobView, running: OpenRound, excluded: Bitmap) -> RoundRecor
         committee=running.committee,
         drawn=drawn,
     )
+
+
+def _steps_in(view: JobView, running: OpenRound) -> dict[SeatIndex, int]:
+    """What seats had come down by when the round opened."""
+    round = running.round
+    return {s: view.providers[holder].steps_in(round) for s, holder in running.seats.items()}
 
 
 def _settled(view: JobView, event: ev.Settled, block: BlockRef) -> JobView:

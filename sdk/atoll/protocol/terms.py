@@ -44,6 +44,7 @@ _WIDTHS: Final[dict[str, int]] = {
     "f": _U8,
     "audit_rate": _U8,
     "last_rate": _U8,
+    "rate_steps": _U8,
     "train_seconds": _U32,
     "reveal_seconds": _U32,
     "merge_seconds": _U32,
@@ -104,6 +105,7 @@ def check_terms(terms: Terms) -> None:
         ("f", 0, most_borne(terms.seats)),
         ("audit_rate", 0, LOWEST_RATE),
         ("last_rate", 0, LOWEST_RATE),
+        ("rate_steps", 0, _most_steps(terms)),
         ("segment_steps", 1, min(terms.steps, MAX_SHOWN // shown_bytes(1, 1))),
         ("window_seconds", 2 * terms.game_seconds, _U32 - 1),
         ("provider_bond", MIN_BOND, _U128 - 1),
@@ -117,6 +119,11 @@ def check_terms(terms: Terms) -> None:
     _require(tokens < _U64, f"{tokens} tokens a seat and round do not fit in 64 bits")
     together = sum(getattr(terms, name) for name in WINDOWS)
     _require(together <= LONGEST_SECONDS, f"windows of {together} s, above {LONGEST_SECONDS}")
+
+
+def _most_steps(terms: Terms) -> int:
+    """Where everybody is audited, nothing is won by what is retained."""
+    return LOWEST_RATE - terms.audit_rate if terms.f and terms.audit_rate else 0
 
 
 def clock_floors(params: Params) -> dict[str, int]:

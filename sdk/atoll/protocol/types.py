@@ -122,6 +122,8 @@ class Terms:
     """Of the table of `audit_rates`: the chance of each seat to be audited."""
     last_rate: int
     """In the last round."""
+    rate_steps: int
+    """That a seat comes down by as pay is retained of it; 0: none is."""
     train_seconds: int
     reveal_seconds: int
     merge_seconds: int

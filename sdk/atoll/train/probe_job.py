@@ -77,7 +77,7 @@ _NOTHING_KEPT: Final = {"feedback": "0", "fragments": 1, "overlap": 0, "mixing":
 _FED_BACK: Final = _NOTHING_KEPT | {"feedback": "0.9"}
 _TERMS: Final = {
     "rounds": 2, "seats": 4, "min_providers": 3, "slots": 1, "min_verifiers": 1, "f": 1,
-    "audit_rate": 2, "last_rate": 0,
+    "audit_rate": 2, "last_rate": 0, "rate_steps": 0,
     "train_seconds": 1, "reveal_seconds": 1, "merge_seconds": 1,
     "audit_seconds": 1, "open_seconds": 1, "key_seconds": 1, "window_seconds": 2,
     "ready_seconds": 1, "game_seconds": 1, "move_seconds": 1, "claim_seconds": 1, "expiry": 1,

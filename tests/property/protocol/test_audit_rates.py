@@ -14,15 +14,13 @@ from atoll.protocol.audit_rates import (
     RATES,
     SPEAKING,
     Incentive,
-    at_loss,
     is_drawn,
-    lowest_rate,
     most_retained,
-    pack_rates,
-    packed_rate,
+    rate_of_seat,
     rate_of_stake,
     retained_part,
-    season,
+    stake_for,
+    steps_of,
 )
 from atoll.protocol.types import Digest, SeatIndex
 
@@ -33,7 +31,6 @@ TERMS = st.builds(
     margin=st.integers(1, 40),
     guard=st.integers(1, 1000),
     burnt_bps=st.integers(0, 10_000),
-    retained_bps=st.integers(0, 10_000),
 )
 
 
@@ -73,31 +70,41 @@ def test_more_at_stake_is_never_a_higher_rate(
     assert rate_of_stake(terms, pay + more, stake) <= rate_of_stake(terms, pay, stake)
 
 
-@given(TERMS, PAYS, WEI, st.lists(st.fractions(0, 1), max_size=60))
+BURNT = st.integers(40, 1 << 100)
+
+
+@given(BURNT, st.integers(0, 15), st.lists(st.fractions(0, 4), max_size=60))
 def test_retained_and_paid_out_are_the_pay_and_never_beyond_the_end(
-    terms: Incentive, pay: int, bond: int, parts: list[Fraction]
+    burnt: int, most_steps: int, parts: list[Fraction]
 ) -> None:
-    """Rounds of any part of the segments."""
-    most, retained, rate = most_retained(terms, pay, bond), 0, 0
+    """Claims of any part of the burnt bond."""
+    most, retained, steps = most_retained(burnt, most_steps), 0, 0
     for part in parts:
-        earned = int(part * pay)
-        kept = retained_part(terms, earned, retained, most)
+        earned = int(part * burnt)
+        kept = retained_part(earned, retained, most)
         assert 0 <= kept <= earned
         retained += kept
         assert retained <= most
-        assert season(terms, pay, bond, retained) >= rate
-        rate = season(terms, pay, bond, retained)
-    assert season(terms, pay, bond, most) == lowest_rate(terms)
+        assert steps <= steps_of(burnt, retained) <= most_steps
+        steps = steps_of(burnt, retained)
+    assert steps_of(burnt, most) == most_steps
     if most:
-        assert at_loss(terms, bond, most - 1) < at_loss(terms, bond, most)
-        assert season(terms, pay, bond, most - 1) < lowest_rate(terms)
+        assert steps_of(burnt, most - 1) < most_steps
 
 
-@given(st.lists(st.integers(0, 15), min_size=256, max_size=256))
-def test_packed_rates_come_back(rates: list[int]) -> None:
-    words = pack_rates({SeatIndex(seat): rate for seat, rate in enumerate(rates)})
-    assert all(0 <= word < 1 << 256 for word in words)
-    assert [packed_rate(words, SeatIndex(seat)) for seat in range(256)] == rates
+@given(BURNT, st.integers(0, 15), st.integers(0, 1 << 100), st.integers(1, 15))
+def test_a_lie_of_a_seat_that_has_come_down_loses_no_less_than_a_newcomers(
+    burnt: int, most_steps: int, claims: int, rate: int
+) -> None:
+    retained = retained_part(claims, 0, most_retained(burnt, most_steps))
+    lower = rate_of_seat(rate, steps_of(burnt, retained))
+    exact = burnt**2 * ALWAYS**2  # of a newcomer, before the table rounds its chance up
+    assert ((burnt + retained) * RATES[lower]) ** 2 << rate >= exact
+
+
+@given(BURNT, st.integers(0, 14))
+def test_each_step_is_dearer(burnt: int, steps: int) -> None:
+    assert stake_for(burnt, steps) < stake_for(burnt, steps + 1)
 
 
 SEEDS = st.binary(min_size=32, max_size=32).map(Digest)

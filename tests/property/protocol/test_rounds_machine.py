@@ -27,6 +27,7 @@ TERMS = st.sampled_from(
         {},
         {"f": 0, "min_providers": 1, "min_verifiers": 1},
         {"rounds": 2, "audit_rate": 0},
+        {"audit_rate": 1, "rate_steps": 2, "provider_bond": 25_000 * 10**12},
         {"expiry": 1_000_900},
         {"slots": 2, "min_verifiers": 1, "seats": 6, "audit_rate": 13},
     ]

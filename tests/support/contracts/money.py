@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.contracts.audits import Audits
-from tests.support.contracts.values import Member, need
+from tests.support.contracts.values import FOREVER, Member, need, stake_for
 
 from atoll.protocol import events as ev
 from atoll.protocol.types import HolderId, Role, RoundIndex
@@ -41,7 +41,24 @@ class Contracts(Audits):
         self.burnt += burnt
         where = (role, HolderId(id), RoundIndex(to), paid, burnt)
         self.emit(ev.Claimed(self.job, m.account, *where))
+        if role is Role.PROVIDER and not (m.slashed or m.released):
+            self._retain(m, paid)
         return paid, burnt
+
+    def _retain(self, m: Member, earned: int) -> None:
+        """A half joins the bond, until more of it makes no rate lower."""
+        terms, burnt = self.terms, stake_for(self.terms, 0)
+        part = min(earned // 2, stake_for(terms, terms.rate_steps) - burnt - m.retained)
+        if not part:
+            return
+        m.retained, m.bond = m.retained + part, m.bond + part
+        self.emit(ev.Retained(self.job, m.account, HolderId(m.id), part))
+        steps = max(n for n in range(16) if stake_for(terms, n) <= burnt + m.retained)
+        if steps == m.steps_in(FOREVER) or m.to != FOREVER:
+            return
+        m.seasoned.append((self.following, steps))
+        start = RoundIndex(self.following)
+        self.emit(ev.Seasoned(self.job, m.account, HolderId(m.id), start, steps))
 
     def burn(self, to: int) -> None:
         need(self.burnt_to < to <= len(self.settled), "no such rounds")

@@ -171,11 +171,14 @@ class Settling(Rounds):
             sure = {sorted(excluded)[int.from_bytes(seed, "big") % len(excluded)]}
         tag = keccak(b"atoll.audit-rate.v1")
         tickets = {s: hashed(tag, seed, s // 8)[s % 8 * 4 :][:4] for s in self.seated}
-        chance = chance_of(rate)
+        chances = {s: chance_of(min(15, rate + self._steps(s)) if rate else 0) for s in tickets}
         drawn = [
-            s for s in sorted(self.seated - sure) if int.from_bytes(tickets[s], "big") < chance
+            s for s in sorted(self.seated - sure) if int.from_bytes(tickets[s], "big") < chances[s]
         ]
         return set(drawn[max(0, len(drawn) - self.duties_left) :]) | sure
+
+    def _steps(self, seat: int) -> int:
+        return self.at(Role.PROVIDER, seat, self.round).steps_in(self.round)
 
     def _auditors(self, drawn: set[int]) -> dict[int, set[int]]:
         """Drawn seats go round the pool; who revealed no segment has none."""

@@ -84,6 +84,11 @@ class Member:
     penalties: set[tuple[int, MissedDuty]] = field(default_factory=set)
     penalised: int = 0
     bound_until: int = 0
+    retained: int = 0
+    seasoned: list[tuple[int, int]] = field(default_factory=list)
+
+    def steps_in(self, round: int) -> int:
+        return max((steps for start, steps in self.seasoned if start <= round), default=0)
 
 
 @dataclass
@@ -123,6 +128,13 @@ def chance_of(rate: int) -> int:
     """2^32 · 2^(-rate/2), rounded up."""
     squared = (1 << 64) >> rate
     return isqrt(squared) + (isqrt(squared) ** 2 < squared)
+
+
+def stake_for(terms: Terms, steps: int) -> int:
+    """What has to be at stake for so many steps down the table, by the burnt part of the bond."""
+    burnt = terms.provider_bond * (10_000 - WINNER_BPS) // 10_000
+    root = isqrt(2 << 62) + 1  # of 2, in 2^-31, rounded up
+    return ((burnt * root >> 31) + 1 if steps % 2 else burnt) << steps // 2
 
 
 def most_duties(terms: Terms) -> int:

@@ -30,8 +30,9 @@ def test_an_honest_seat_is_replayed_less_and_less_often() -> None:
     rates = honest_rates(TERMS, PAY, 100 * PAY, 500)
     assert list(rates) == sorted(rates)
     changes = {rate: rates.index(rate) for rate in set(rates)}
-    # 70 rounds' pay are burnt of the bond; half of each round's pay is retained.
-    assert changes == {7: 0, 8: 2 * (96 - 70), 9: 132, 10: 2 * (192 - 70)}
+    # 70 rounds' pay are burnt of the bond; half of each round's pay is retained, until with 198
+    # at stake it is eight times less often than the bond alone would have it.
+    assert changes == {7: 0, 8: 58, 9: 2 * (140 - 70), 10: 256}
 
 
 def test_signatures_are_of_every_round_and_of_the_last_merge() -> None:
@@ -69,7 +70,8 @@ def test_a_smaller_budget_is_a_larger_bond_until_there_is_none() -> None:
     assert bonds == sorted(set(bonds))
     largest = solve(Fraction(4, 100), SMALL, TERMS)
     assert at_loss(largest.incentive, largest.bond, 0) >= stake_needed(TERMS, PAY, 10)
-    assert largest.incentive.retained_bps == 0  # nothing is left to gain by it
+    assert largest.steps == 0  # nothing is left to gain by what is retained
+    assert solve(Fraction(1, 10), LARGE, TERMS).steps == 2
     hopeless = solve(Fraction(1, 1000), SMALL, TERMS)
     assert not hopeless.is_within
     assert hopeless == replace(largest, is_within=False)

@@ -165,18 +165,40 @@ def rate_of(changes: dict[str, object]) -> int:
 
 def test_audits_are_the_least_that_the_guard_allows_or_what_a_budget_pays_for() -> None:
     for changes, rate in (
-        ({"rounds": 500}, 10),  # one in 32, within 48 rounds, two thirds of the auditors speaking
-        ({"rounds": 200}, 9),  # whose bond is 194 rounds' pay
+        ({"rounds": 600}, 10),  # one in 32, within 48 rounds, two thirds of the auditors speaking
+        ({"rounds": 500}, 9),  # whose bond is 194 rounds' pay
+        ({"rounds": 200}, 8),
         ({"rounds": 50}, 8),  # a newcomer's: its bond is more than the whole job pays
         ({"rounds": 500, "audit.guard": 10}, 5),
         ({"audit.guard": 1}, 0),
-        ({"rounds": 500, "audit.margin": 8}, 9),
+        ({"rounds": 800, "audit.margin": 8}, 9),
         ({"audit.budget": "0.2"}, 8),
-        ({"audit.budget": "0.055", "rounds": 500, "members.slots": 1}, 9),
+        ({"audit.budget": "0.042", "rounds": 500, "members.slots": 1}, 9),
         ({"audit.budget": "0.001"}, 10),
     ):
         assert rate_of({"members.seats": 64, "members.min_verifiers": 1} | changes) == rate
     assert completed(LEFT_OUT | {"rounds": 50}).audit.rate == "0.0625"
+
+
+def test_pay_is_retained_where_an_honest_seat_comes_down_before_the_job_ends() -> None:
+    for changes, steps in (
+        ({"rounds": 50}, 0),  # 25 rounds' pay are not 0.41 of the 96 that a slash burns
+        ({"rounds": 200}, 2),  # to the guard's
+        ({"rounds": 500}, 1),
+        ({"rounds": 200, "audit.guard": 34}, 1),
+        ({"audit.rate": "0.25"}, 0),  # a rate that is written is every seat's
+        ({"audit.rate": "0.25", "audit.lowest": "0.03"}, 6),
+        ({"audit.rate": "0.25", "audit.lowest": "0.5"}, 0),
+        ({"audit.rate": "1", "audit.lowest": "0.5"}, 0),
+    ):
+        terms = resolved(completed(LEFT_OUT | {"members.seats": 8} | changes))
+        assert terms.rate_steps == steps
+
+
+def test_what_is_retained_is_in_what_verification_is_expected_to_cost() -> None:
+    changes = {"members.seats": 8, "rounds": 200}
+    terms = resolved(completed(LEFT_OUT | changes))
+    assert expected_fees(terms) < expected_fees(replace(terms, rate_steps=0))
 
 
 def test_a_budget_that_no_rate_keeps_is_said() -> None:

@@ -110,6 +110,7 @@ TERMS = [
     ("f", 0, 85),
     ("audit_rate", 0, 15),
     ("last_rate", 0, 15),
+    ("rate_steps", 0, 0),  # where a merge bears nobody
     *((f"{name}_seconds", 1, 60 * 86_400 - OTHERS + own) for name, own in (
         ("train", 60), ("reveal", 30), ("merge", 40), ("audit", 100), ("open", 30), ("key", 30)
     )),

@@ -20,21 +20,20 @@ from atoll.protocol.audit_rates import (
     RATES,
     Incentive,
     at_loss,
-    draw_by_rates,
     is_drawn,
     lowest_rate,
     mean_duties,
     most_duties,
     most_retained,
-    pack_rates,
-    packed_rate,
     rate_of_chance,
+    rate_of_seat,
     rate_of_stake,
     retained_part,
-    season,
+    stake_for,
     stake_needed,
+    steps_of,
 )
-from atoll.protocol.types import TOKEN, Bitmap, SeatIndex, to_bitmap
+from atoll.protocol.types import TOKEN, SeatIndex
 
 PAY = 10**15
 TERMS = Incentive()
@@ -79,29 +78,38 @@ def test_what_is_at_stake_is_the_burnt_part_and_what_is_retained() -> None:
 
 
 def test_retention_ends_where_the_rate_cannot_fall_and_all_is_paid_from_there_on() -> None:
-    bond = 100 * PAY
-    most = most_retained(TERMS, PAY, bond)
-    assert most == (192 - 70) * PAY
-    assert most_retained(TERMS, PAY, 1000 * PAY) == 0
+    burnt, steps = 96 * PAY, 2
+    most = most_retained(burnt, steps)
+    assert most == (192 - 96) * PAY
+    assert most_retained(burnt, 0) == 0
     retained, rounds = 0, 0
-    while part := retained_part(TERMS, PAY, retained, most):
+    while part := retained_part(PAY, retained, most):
         retained, rounds = retained + part, rounds + 1
-    assert (retained, rounds) == (most, 244)
-    assert season(TERMS, PAY, bond, most) == lowest_rate(TERMS)
-    assert season(TERMS, PAY, bond, most - 1) == lowest_rate(TERMS) - 1
-    assert retained_part(TERMS, PAY + 1, most - PAY, most) == PAY // 2  # rounded down
-    assert retained_part(TERMS, PAY, most - 3, most) == 3
-    assert retained_part(TERMS, PAY, most + 3, most) == 0
+    assert (retained, rounds) == (most, 192)
+    assert [steps_of(burnt, wei) for wei in (0, most - 1, most)] == [0, 1, 2]
+    assert retained_part(PAY + 1, most - PAY, most) == PAY // 2  # rounded down
+    assert retained_part(PAY, most - 3, most) == 3
+    assert retained_part(PAY, most, most) == 0
 
 
-def test_rates_lie_64_to_a_word_and_come_back() -> None:
-    rates = {SeatIndex(0): 1, SeatIndex(63): 15, SeatIndex(64): 7, SeatIndex(255): 10}
-    words = pack_rates(rates)
-    assert words == (1 | 15 << 252, 7, 0, 10 << 252)
-    for seat in range(256):
-        assert packed_rate(words, SeatIndex(seat)) == rates.get(SeatIndex(seat), 0)
-    with pytest.raises(ValueError, match="16 is no entry"):
-        pack_rates({SeatIndex(3): 16})
+def test_a_step_takes_root_two_times_the_stake_and_the_chance_times_the_stake_stays() -> None:
+    for burnt in (41, 10**18 + 7, 96 * PAY):
+        for steps in range(16):
+            stake = stake_for(burnt, steps)
+            assert stake**2 >= burnt**2 << steps
+            wei = 2 << steps // 2  # by which rounding may raise it, and the root by 2^-31 of it
+            assert (stake - wei) ** 2 <= (burnt**2 << steps) * Fraction(2**29 + 1, 2**29)
+            assert steps_of(burnt, stake - burnt) == steps
+            assert RATES[steps] * stake >= ALWAYS * burnt
+    for rate in range(1, 11):  # and so the formula's stake for a rate is that of its steps
+        needed = stake_needed(TERMS, PAY, rate)
+        off = stake_for(stake_needed(TERMS, PAY, 1), rate - 1) - needed
+        assert abs(off) <= needed // 10**8
+
+
+def test_a_seat_comes_down_to_the_end_of_the_table_and_never_from_always() -> None:
+    assert [rate_of_seat(rate, 3) for rate in (0, 1, 8, 13, 15)] == [0, 4, 11, 15, 15]
+    assert rate_of_seat(8, 0) == 8
 
 
 def ticket(seat: int) -> int:
@@ -114,12 +122,6 @@ def test_a_seat_is_drawn_where_its_ticket_is_below_its_rate() -> None:
     for rate in (0, 3, 10):
         for seat in range(256):
             assert is_drawn(SEED, SeatIndex(seat), rate) == (ticket(seat) < RATES[rate])
-    everybody = Bitmap((1 << 256) - 1)
-    assert draw_by_rates(SEED, everybody, pack_rates({})) == everybody
-    rates = pack_rates({SeatIndex(seat): seat % 16 for seat in range(256)})
-    expected = [seat for seat in range(256) if ticket(seat) < RATES[seat % 16]]
-    assert draw_by_rates(SEED, everybody, rates) == to_bitmap(expected)
-    assert draw_by_rates(SEED, Bitmap(0), rates) == 0
 
 
 @pytest.mark.parametrize(
@@ -185,19 +187,27 @@ def test_a_vectors_stakes_are_what_fractions_say(case: dict[str, Any]) -> None:
     assert case["lowest"] == lowest
     below = [max(0, min(at - 1, lowest)) for at in range(len(table))]
     assert case["ratesBelow"] == below
-    burnt = int(case["bond"]) * case["burntBps"] // 10_000
-    most = max(0, ceil(needed[lowest]) - burnt) if lowest else 0
-    assert int(case["most"]) == most
-    kept = min(pay * case["retainedBps"] // 10_000, most - int(case["retained"]))
-    assert int(case["kept"]) == max(0, kept)
+
+
+@pytest.mark.parametrize("case", VECTORS["retention"])
+def test_a_vectors_claims_keep_a_half_until_it_is_enough(case: dict[str, Any]) -> None:
+    bond, kept, steps = int(case["bond"]), 0, []
+    needed = [int(each) for each in case["needed"]]
+    for n, stake in enumerate(needed):  # within a wei of 2^-31 of it
+        assert 0 <= stake**2 - (bond**2 << n) <= stake**2 >> 29
+    most = needed[case["mostSteps"]] - bond
+    for earned, part in zip(case["claims"], case["kept"], strict=True):
+        assert int(part) == min(int(earned) // 2, most - kept)
+        kept += int(part)
+        steps.append(sum(stake <= bond + kept for stake in needed) - 1)
+    assert case["steps"] == steps
 
 
 @pytest.mark.parametrize("case", VECTORS["draws"])
 def test_a_vectors_draw_is_what_keccak_says(case: dict[str, Any]) -> None:
-    seed, words = bytes.fromhex(case["auditSeed"][2:]), [int(w, 16) for w in case["rates"]]
-    drawn = 0
+    seed, drawn = bytes.fromhex(case["auditSeed"][2:]), 0
     for seat in range(256):
-        rate = words[seat // 64] >> 4 * (seat % 64) & 15
+        rate = min(15, case["rate"] + case["steps"][seat]) if case["rate"] else 0
         number = (seat // 8).to_bytes(32, "big")
         ticket = keccak(keccak(b"atoll.audit-rate.v1") + seed + number)[seat % 8 * 4 :]
         is_revealed = int(case["revealed"], 16) >> seat & 1

@@ -41,6 +41,8 @@ EDGES: dict[str, tuple[Terms, dict[str, int]]] = {
     "all verifiers": (make_terms(min_verifiers=5), {"min_verifiers": 6}),
     "the lowest rate": (make_terms(audit_rate=15), {"audit_rate": 16}),
     "the lowest of the last round": (make_terms(last_rate=15), {"last_rate": 16}),
+    "the most steps": (make_terms(audit_rate=10, rate_steps=5), {"rate_steps": 6}),
+    "no step from always": (make_terms(audit_rate=0), {"rate_steps": 1}),
     "the most that is borne": (make_terms(f=1), {"f": 2}),
     "one step a segment": (make_terms(segment_steps=1), {"segment_steps": 0}),
     "one segment": (make_terms(segment_steps=40), {"segment_steps": 80}),

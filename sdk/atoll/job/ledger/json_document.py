@@ -166,6 +166,7 @@ def holder_document(holder: Holder) -> dict[str, Any]:
         "start": holder.start,
         "to": None if holder.to == NO_ROUND else holder.to,
         "bond_wei": str(holder.bond),
+        "retained_wei": str(holder.retained),
         "ready": holder.is_ready or holder.role is Role.PROVIDER,
         "released": holder.is_released,
         "slashed": holder.is_slashed,
@@ -217,6 +218,7 @@ def money_document(ledger: Ledger, name: Names = str) -> dict[str, Any]:
         "refunded_wei": str(sums.refunded_wei),
         "balance_wei": str(sums.balance),
         "paid_for_wei": {reason: str(ledger.paid_for(reason)) for reason in REASONS},
+        "retained_wei": str(sum(ledger.payments.retained.values())),
         "credits_wei": str(sum(ledger.view.credits.values())),
         "accounts": [
             {"account": account, "name": name(account)} | amounts_document(ledger, account)

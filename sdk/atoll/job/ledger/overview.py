@@ -15,7 +15,7 @@ from atoll.job.ledger.round_rows import Row
 from atoll.job.ledger.work import tokens_paid
 from atoll.job.quote_summary import MILLION, trained_tokens
 from atoll.job.serialization import plain_of
-from atoll.job.verification import expected_fees
+from atoll.job.verification import USUAL_WINNER_BPS, expected_fees
 from atoll.numerics.state_layout import param_count, trained_count
 from atoll.protocol.audit_rates import rate_in
 from atoll.protocol.clocks import AuditClock, last_audits
@@ -240,7 +240,8 @@ def _price(
     view, terms = ledger.view, ledger.view.require_terms()
     at_most = budget(terms)
     planned = terms.rounds * terms.seats * terms.segments * terms.segment_pay
-    honest = planned + expected_fees(terms)  # the budget has room for more than that
+    winner_bps = view.params.winner_share_bps if view.params else USUAL_WINNER_BPS
+    honest = planned + expected_fees(terms, winner_bps)  # the budget has room for more than that
     spent = sum(int(row["cost_wei"]) for row in rows)
     training = _training_wei(view)
     return {

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from atoll.job.ledger.entries import AUDITS, CREDITS, SIGNATURES, TRAINING, Line, State
 from atoll.protocol import events as ev
+from atoll.protocol.audit_rates import most_retained, retained_part
 from atoll.protocol.holders import Holder
 from atoll.protocol.pay import duties_paid, seat_pay, unpaid
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.terms import WHOLE_BPS
 from atoll.protocol.types import Address, HolderId, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
 
@@ -27,14 +29,19 @@ class Payments:
         view: the job after all of the events.
         paid: wei by account and reason, as the law of pay computes it.
         credits: of each account, what it won or had back: DUE until it claims it.
+        retained: of seats' pay, wei by account: of what was paid, it joined their bonds.
         faults: sentences about what does not add up.
     """
 
     view: JobView
     paid: dict[Address, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     credits: dict[Address, list[Line]] = field(default_factory=lambda: defaultdict(list))
+    retained: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     faults: list[str] = field(default_factory=list)
     _burnt_to: int = 0
+    _retained: dict[HolderId, int] = field(default_factory=lambda: defaultdict(int))
+    _to_retain: dict[HolderId, int] = field(default_factory=dict)
+    _ended: set[tuple[Role, HolderId]] = field(default_factory=set)
     _claimed_to: dict[tuple[Role, HolderId], RoundIndex] = field(default_factory=dict)
     _waiting: dict[Address, list[Line]] = field(default_factory=lambda: defaultdict(list))
     _credited: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
@@ -45,6 +52,10 @@ class Payments:
         match event:
             case ev.Claimed():
                 self._claim(event)
+            case ev.Retained():
+                self._retain(event)
+            case ev.HolderSlashed() | ev.Released():
+                self._ended.add((event.role, event.id))
             case ev.Burnt():
                 self._burn(event)
             case ev.ContestSettled():
@@ -61,6 +72,8 @@ class Payments:
 
     def close(self) -> None:
         """What is seen only at the end: credits for which there is no reason."""
+        for holder, wei in self._to_retain.items():
+            self._compare(f"of the holder with id {holder} are retained", 0, wei)
         for account, lines in self._waiting.items():
             self.credits[account] += lines
         for account in sorted({*self.credits, *self._credited}):
@@ -83,6 +96,24 @@ class Payments:
         who = f"{event.account}, rounds {start} to {event.to - 1},"
         self._compare(f"{who} is paid", event.amount, sum(earned.values()))
         self._compare(f"{who} has burnt", event.burnt, lost)
+        if event.role is Role.PROVIDER and key not in self._ended:
+            self._expect(event)
+
+    def _expect(self, event: ev.Claimed) -> None:
+        """What of a claim is retained: said next."""
+        terms, params = self.view.require_terms(), self.view.params
+        if params is None:
+            return
+        burnt = terms.provider_bond * (WHOLE_BPS - params.winner_share_bps) // WHOLE_BPS
+        most = most_retained(burnt, terms.rate_steps)
+        if part := retained_part(event.amount, self._retained[event.id], most):
+            self._to_retain[event.id] = part
+
+    def _retain(self, event: ev.Retained) -> None:
+        expected = self._to_retain.pop(event.id, 0)
+        self._compare(f"of {event.account} are retained", event.amount, expected)
+        self._retained[event.id] += event.amount
+        self.retained[event.account] += event.amount
 
     def _burn(self, event: ev.Burnt) -> None:
         rounds = self.view.settled[self._burnt_to : event.to]

@@ -21,6 +21,8 @@ from atoll.job.ledger.entries import (
     State,
 )
 from atoll.job.ledger.ledger import Ledger
+from atoll.job.serialization import plain_of
+from atoll.job.stake import home_of
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.holders import Holder
@@ -32,18 +34,38 @@ from atoll.protocol.views import JobView
 
 
 @dataclass(frozen=True, slots=True)
+class Retained:
+    """Pay that a seat's bond holds.
+
+    Attributes:
+        free_at: unix seconds from which on it can be released with the bond; None where nobody
+            knows yet. `text` says why.
+    """
+
+    wei: int
+    free_at: int | None
+    text: str
+
+    def to_json_value(self) -> dict[str, Any]:
+        """For JSON."""
+        return plain_of(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """Everything that an account got, will get, or did not get in a job.
 
     Attributes:
         paid: wei by reason, as the ledger counts it.
         faults: where the lines and the ledger differ; none of an honest contract.
+        retained: what of it the account's bonds still hold.
     """
 
     job: JobId
     lines: tuple[Line, ...]
     paid: dict[str, int]
     faults: tuple[str, ...]
+    retained: tuple[Retained, ...] = ()
 
     def total(self, state: State) -> int:
         """Wei of all lines in a state, without what was taken."""
@@ -60,6 +82,8 @@ class Statement:
             "job": self.job,
             **{f"{s.name.lower()}_wei": str(self.total(s)) for s in State},
             "penalty_wei": str(self.penalty),
+            "retained_wei": str(sum(each.wei for each in self.retained)),
+            "retained": [each.to_json_value() for each in self.retained],
             "paid_for_wei": {name: str(self.paid.get(name, 0)) for name in REASONS},
             "lines": [line.to_json_value() for line in self.lines],
             "faults": list(self.faults),
@@ -76,7 +100,16 @@ def statement(ledger: Ledger, account: Address) -> Statement:
     lines += (_cut(loss) for loss in ledger.losses if loss.account == account)
     lines.sort(key=lambda line: (line.round, -1 if line.role is None else line.role, line.index))
     paid = dict(ledger.paid(account))
-    return Statement(view.job_id, tuple(lines), paid, (*ledger.faults, *_differences(lines, paid)))
+    held = tuple(_retained(view, account, now))
+    faults = (*ledger.faults, *_differences(lines, paid))
+    return Statement(view.job_id, tuple(lines), paid, faults, held)
+
+
+def _retained(view: JobView, account: Address, now: int) -> Iterator[Retained]:
+    for holder in _holders(view, account):
+        if holder.retained and not (holder.is_released or holder.is_slashed):
+            free_at, text = home_of(view, holder, now)
+            yield Retained(int(holder.retained), free_at, text)
 
 
 def _holders(view: JobView, account: Address) -> Iterator[Holder]:

@@ -58,6 +58,8 @@ from atoll.protocol.events.member_events import (
     Missed,
     Ready,
     Released,
+    Retained,
+    Seasoned,
     Seated,
     SeatLeaving,
     SlotLeaving,
@@ -140,9 +142,11 @@ __all__ = [
     "Ready",
     "Refunded",
     "Released",
+    "Retained",
     "RevealOpened",
     "Revealed",
     "RoundOpened",
+    "Seasoned",
     "SeatLeaving",
     "Seated",
     "Settled",
@@ -178,6 +182,8 @@ ContractEvent = (
     | PayChanged
     | Closed
     | Seated
+    | Retained
+    | Seasoned
     | SeatLeaving
     | Enrolled
     | Ready
@@ -250,6 +256,8 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "PayChanged": PayChanged,
     "Closed": Closed,
     "Seated": Seated,
+    "Retained": Retained,
+    "Seasoned": Seasoned,
     "SeatLeaving": SeatLeaving,
     "Enrolled": Enrolled,
     "Ready": Ready,

@@ -54,7 +54,7 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A holder's payee has its pay.
+    """A holder's payee has its pay, but for what of it is retained.
 
     Attributes:
         to: the first round that is not paid yet.

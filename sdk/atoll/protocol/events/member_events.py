@@ -36,6 +36,36 @@ class Seated:
 
 
 @dataclass(frozen=True, slots=True)
+class Retained:
+    """A part of a seat's pay joins its bond.
+
+    Attributes:
+        amount: wei.
+    """
+
+    job_id: JobId
+    account: Address
+    id: HolderId
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seasoned:
+    """A seat's holder has so much to lose that it is drawn more rarely.
+
+    Attributes:
+        start: the first round that it is in.
+        steps: entries of the table of rates, in all.
+    """
+
+    job_id: JobId
+    account: Address
+    id: HolderId
+    start: RoundIndex
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class SeatLeaving:
     """A seat will be free.
 
