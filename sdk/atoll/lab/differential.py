@@ -77,7 +77,7 @@ class LabRun:
             optimizer=self.optimizer, lr="0.003", momentum=momentum, beta1="0.9", beta2="0.95",
             eps="0.00000001", weight_decay="0.1", dropout="0", clip="1", schedule="cosine",
             warmup_steps=10, steps=self.steps, batch=BATCH, segment=self.steps,
-            micro_batch=BATCH // 2,
+            micro_batch=BATCH // 2, lanes=1,
         )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ class Course:
         inner, source = self.manifest.inner, self.batches
         return [
             source.micro_batch(BatchPosition(self.data_seed, self.seat, self.round, step, index))
-            for index in range(inner.batch // inner.micro_batch)
+            for index in range(inner.micro_batches)
         ]
 
     def input(self, step: int) -> StepInput:
