@@ -80,6 +80,10 @@ class BatchGradients:
     gradients: Tensors
 
 
+Gradients: TypeAlias = Callable[[Tensors, StepInput, Recipe], BatchGradients]
+"""With the arguments, and the bits, of `batch_gradients`."""
+
+
 def batch_gradients(params: Tensors, given: StepInput, recipe: Recipe) -> BatchGradients:
     """Of all micro-batches, summed lane by lane in their order."""
     losses: list[float] = []
