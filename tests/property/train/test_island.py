@@ -86,6 +86,21 @@ class TestAnyNumberOfRanks:
         assert state_roots(together.state) == state_roots(alone.state)
         assert together.work == alone.work
 
+    def test_what_was_sampled_is_weighed_as_it_is(self, ranks: Island) -> None:
+        """Each micro-batch as it is, and not by its share of all targets."""
+        random = torch.Generator().manual_seed(5)
+        batch = [
+            replace(m, weights=torch.randn(m.weights.shape, generator=random), is_sampled=True)
+            for m in given().batch
+        ]
+        sampled = replace(given(), batch=batch)
+        assert sampled.shares == [1.0] * BATCH
+        how = recipe(4)
+        params = start_of(how, None).params
+        expected = bits(batch_gradients(params, sampled, how))
+        assert bits(ranks.gradients(params, sampled, how)) == expected
+        assert len(ranks.processes) > 0
+
     def test_numbers_that_are_not_finite_are_sent_as_they_are(self, ranks: Island) -> None:
         how = recipe(2, dropout="0")
         params = start_of(how, None).params
