@@ -106,7 +106,7 @@ def _specs(options: argparse.Namespace) -> tuple[ModelSpec, InnerSpec]:
         beta1="0.9", beta2="0.95", eps="0.00000001", weight_decay="0.1", dropout="0",
         clip="1",
         schedule="cosine", warmup_steps=min(20, total // 2), steps=total, batch=options.batch,
-        segment=total, micro_batch=options.batch,
+        segment=total, micro_batch=options.batch, lanes=1,
     )  # fmt: skip
     return model, inner
 

@@ -82,6 +82,7 @@ BEYOND = (
     "integration/numerics/test_fused.py",  # with Triton
     "integration/test_docs_site.py",  # of .venv-docs
     "property/schedules/test_random_schedules.py",  # minutes of computing
+    "property/train/test_island.py",  # starts some fifty processes that load torch
 )
 """What a newcomer need not run: what takes minutes, or more than set-up fetches."""
 NEVERTHELESS = ("e2e/test_acceptance.py", "e2e/test_finetune.py", SHORT, "adversary/test_seats.py")

@@ -103,7 +103,7 @@ def _gradients(
     shares: list[float],
     setting: tuple[int, Job, tuple[int, int]],
 ) -> tuple[list[np.float32], Params]:
-    """Every micro-batch's loss, and the gradients summed over them in order.
+    """Every micro-batch's loss, and the gradients summed in order, lane by lane.
 
     `setting`: the step's index over the whole job, the job, the key of the masks.
     """
@@ -111,13 +111,20 @@ def _gradients(
     size = job.manifest["inner"]["micro_batch"]
     model = scaled_model(job.manifest)
     losses: list[np.float32] = []
-    sums: Params = {}
+    lanes: list[Params] = []
+    length = len(pieces) // job.manifest["inner"]["lanes"]
     for piece, (ids, share) in enumerate(zip(pieces, shares, strict=True)):
         dropped = _dropper(job.manifest, index, key, piece * size * model["seq"])
         c = np.float32(share)
         loss, found = loss_and_gradients(job.base | params, ids, model, job.tables, dropped, c)
         losses.append(loss)
-        sums = {n: sums[n] + found[n] for n in sums} or {n: found[n] for n in params}
+        if piece % length == 0:
+            lanes.append({n: found[n] for n in params})
+        else:
+            lanes[-1] = {n: lanes[-1][n] + found[n] for n in params}
+    sums, *others = lanes
+    for lane in others:
+        sums = {n: sums[n] + lane[n] for n in params}
     return losses, sums
 
 

@@ -150,7 +150,7 @@ INNER = of(
         "schedule": one_of("constant", "cosine"),
         "warmup_steps": integer(0, 2**32 - 1),
         **dict.fromkeys(("steps", "segment"), integer(1, 2**32 - 1)),
-        **dict.fromkeys(("batch", "micro_batch"), integer(1, 2**20)),
+        **dict.fromkeys(("batch", "micro_batch", "lanes"), integer(1, 2**20)),
     }
 )
 OUTER = of(
@@ -309,7 +309,9 @@ def check_inner(inner: Plain) -> None:
     refuse(inner["steps"] % inner["segment"] != 0, "k does not divide H")
     refuse(inner["steps"] // inner["segment"] > 64, "more than 64 segments")
     refuse(inner["batch"] % inner["micro_batch"] != 0, "the micro-batch does not divide the batch")
-    shown = inner["segment"] * (40 + 4 * (inner["batch"] // inner["micro_batch"]))
+    losses = inner["batch"] // inner["micro_batch"]
+    refuse(losses % inner["lanes"] != 0, "the lanes do not divide the micro-batches")
+    shown = inner["segment"] * (40 + 4 * losses)
     refuse(shown > 32_768, "a segment that no first move can show")
     reads = OPTIMISERS[kind].reads
     for name in FIELDS:

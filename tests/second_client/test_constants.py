@@ -28,7 +28,7 @@ INNER = {
     "optimizer": "adamw", "lr": "0.003", "momentum": "0", "beta1": "0.9", "beta2": "0.99",
     "eps": "0.00000001", "weight_decay": "0.1", "dropout": "0", "clip": "1",
     "schedule": "cosine", "warmup_steps": 10, "steps": 8, "batch": 8, "segment": 4,
-    "micro_batch": 8,
+    "micro_batch": 8, "lanes": 1,
 }  # fmt: skip
 
 

@@ -85,7 +85,10 @@ JOBS: dict[str, Changes] = {
         "codec": {"kind": "two_bit", "exponents": COARSE, "moment_exponents": COARSE},
     },
     "aligned data": {"data": {"aligned": True}},
-    "Muon and AdamW, grid4": {"inner": {**MUON, "micro_batch": 4}, "codec": {"kind": "grid4"}},
+    "Muon and AdamW, grid4, two lanes": {
+        "inner": {**MUON, "micro_batch": 1, "lanes": 2},
+        "codec": {"kind": "grid4"},
+    },
     "SGD with momentum, signs": {
         "inner": {**SGD, "momentum": "0.9"},
         "codec": {"kind": "sign", "exponents": COARSE, "moment_exponents": COARSE},

@@ -56,7 +56,7 @@ def tiny_model() -> ModelSpec:
 def manifest_of_preset(name: str) -> Manifest:
     """A manifest with a preset's model and steps, over data of a billion tokens."""
     spec = PRESETS[name]
-    names = ("lr", "steps", "batch", "segment", "micro_batch")
+    names = ("lr", "steps", "batch", "segment", "micro_batch", "lanes")
     given = {f"inner.{field}": getattr(spec.inner, field) for field in names}
     changes = {field: value for field, value in given.items() if value is not None}
     job = PLAIN.but({"rounds": spec.rounds, "model": spec.model, **changes})

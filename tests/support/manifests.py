@@ -83,6 +83,7 @@ DEMO: Plain = {
         "batch": 8,
         "segment": 5,
         "micro_batch": 8,
+        "lanes": 1,
     },
     "outer": {
         "kind": "sgd",

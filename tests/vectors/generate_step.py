@@ -255,7 +255,7 @@ JOBS: Mapping[str, Changes] = {
     },
     "sgd": {
         "model": {"mlp": "relu2"},
-        "inner": {**NO_ADAM, "schedule": "constant", "micro_batch": 1},
+        "inner": {**NO_ADAM, "schedule": "constant", "micro_batch": 1, "lanes": 2},
         "codec": {"kind": "two_bit", "feedback": "0.9"},
     },
     "masked": {

@@ -47,6 +47,7 @@ SETTING: Final[Options] = {
     "device": (_word("cpu or cuda"), None),
     "slices": (_number(1, 4096, "of attention, at a time"), None),
     "inner": (_number(1, 8192, "columns of an fp32 product"), None),
+    "ranks": (_number(1, 64, "processes that compute together"), None),
 }
 
 

@@ -295,6 +295,9 @@ class Inner(Group):
         default=None,
         description="sequences at a time, which bounds memory; the whole batch if left out",
     )
+    lanes: Annotated[int, Field(ge=1, le=1 << 20)] = Field(
+        default=1, description="runs of micro-batches whose sums are added, for several processes"
+    )
     dropout: Share = Field(default="0", description="share of activations that are dropped")
     clip: PositiveNumber = Field(default="1", description="largest norm of a gradient")
     schedule: Schedule = "constant"

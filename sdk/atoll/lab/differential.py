@@ -35,6 +35,7 @@ from atoll.numerics.step import inner_step, state_roots
 from atoll.protocol.method_spec import InnerSpec
 from atoll.protocol.model_spec import UNSCALED, ModelSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS
+from atoll.train.island import Island
 
 BATCH, VOCABULARY = 4, 256
 CAPS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
@@ -77,7 +78,7 @@ class LabRun:
             optimizer=self.optimizer, lr="0.003", momentum=momentum, beta1="0.9", beta2="0.95",
             eps="0.00000001", weight_decay="0.1", dropout="0", clip="1", schedule="cosine",
             warmup_steps=10, steps=self.steps, batch=BATCH, segment=self.steps,
-            micro_batch=BATCH // 2,
+            micro_batch=BATCH // 2, lanes=1,
         )  # fmt: skip
 
 
@@ -88,6 +89,8 @@ class Setting:
     Attributes:
         slices: attention slices worked on at a time; None for the engine's own number.
         inner: columns of one fp32 product, on that route.
+        ranks: processes that compute a step's gradients; those that follow do as they would by
+            themselves.
         caps: environment variables, set before libraries load.
     """
 
@@ -97,6 +100,7 @@ class Setting:
     device: str = "cpu"
     slices: int | None = None
     inner: int = FP32_SPLIT_K
+    ranks: int = 1
     caps: dict[str, str] = field(default_factory=dict)
 
 
@@ -136,11 +140,13 @@ def run(what: LabRun, how: Setting) -> LabResult:
     recipe = Recipe(what.model(), what.inner(), what.steps, ExactOps(engine))
     state, tokens = _initial_state(what), lab_tokens(what.seed)
     started, loss = time.perf_counter(), 0.0
-    for step in range(what.steps):
-        done = inner_step(state, StepInput(_batch(tokens, what, step), step), recipe)
-        if done.diverged:
-            raise NumericsMismatch(f"step {step} of the lab's run is not finite")
-        state, loss = done.state, done.loss
+    with Island(how.ranks) as island:
+        for step in range(what.steps):
+            given = StepInput(_batch(tokens, what, step), step)
+            done = inner_step(state, given, recipe, island.gradients)
+            if done.diverged:
+                raise NumericsMismatch(f"step {step} of the lab's run is not finite")
+            state, loss = done.state, done.loss
     seconds = time.perf_counter() - started
     return LabResult(
         digest=state_roots(state).digest().hex(),

@@ -1,9 +1,9 @@
 """The gradients of a batch, summed micro-batch by micro-batch and let go of layer by layer.
 
-Rule of this file: a parameter's gradient of a micro-batch is one tensor, and the micro-batches' are
-added one after another: fp32 sums in another order have other bits. Where a backward pass is cut
-decides no bit: what flows between two layers is the same tensor, and a layer that is computed again
-gives what it gave.
+Rule of this file: a parameter's gradient of a micro-batch is one tensor, a lane's are added one
+after another, and then the lanes' sums are: fp32 sums in another order have other bits. Where a
+backward pass is cut decides no bit: what flows between two layers is the same tensor, and a layer
+that is computed again gives what it gave.
 
 Shapes: B sequences in a batch, b in a micro-batch, T positions.
 """
@@ -33,6 +33,7 @@ from atoll.numerics.model import (
 from atoll.numerics.rollouts import Rollouts
 from atoll.numerics.schedule import Recipe, dropper
 from atoll.numerics.state import Tensors
+from atoll.protocol.method_spec import InnerSpec, lane_length
 from atoll.protocol.model_spec import ModelSpec
 
 _EMBEDDING, _LAYERS = "model.embed_tokens.weight", "model.layers."
@@ -66,7 +67,7 @@ class StepInput:
         all targets that are its own. A mean of means would weigh a short answer's tokens more. What
         was sampled has weights of the whole batch already.
         """
-        if self.rollouts is not None:
+        if any(micro_batch.is_sampled for micro_batch in self.batch):
             return [1.0] * len(self.batch)
         return shares_of([micro_batch.count for micro_batch in self.batch])
 
@@ -79,17 +80,49 @@ class BatchGradients:
     gradients: Tensors
 
 
+Gradients: TypeAlias = Callable[[Tensors, StepInput, Recipe], BatchGradients]
+"""With the arguments, and the bits, of `batch_gradients`."""
+
+
 def batch_gradients(params: Tensors, given: StepInput, recipe: Recipe) -> BatchGradients:
-    """Of all micro-batches, summed in their order."""
+    """Of all micro-batches, summed lane by lane in their order."""
+    losses: list[float] = []
+    sums: Tensors = {}
+    for run in lanes_of(len(given.batch), recipe.inner):
+        lane = run_gradients(params, given, recipe, run)
+        losses += lane.losses
+        while lane.gradients:
+            add_to(sums, *lane.gradients.popitem())
+    return BatchGradients(tuple(losses), {name: sums[name] for name in params})
+
+
+def lanes_of(micro_batches: int, inner: InnerSpec) -> list[range]:
+    """The micro-batches of each lane."""
+    length = lane_length(micro_batches, inner.lanes)
+    return [range(start, start + length) for start in range(0, micro_batches, length)]
+
+
+def run_gradients(params: Tensors, given: StepInput, recipe: Recipe, run: range) -> BatchGradients:
+    """Of some micro-batches that follow one another, each added to the sum of those before."""
     inner, step = recipe.inner, given.global_step & 0xFFFFFFFF
     mask = Mask(inner.dropout, given.dropout_key, step, site=0, first=0)
+    shares = given.shares
     losses: list[float] = []
     sums = _Sums(of_many=len(given.batch) > 1)
-    for index, (micro_batch, share) in enumerate(zip(given.batch, given.shares, strict=True)):
+    for index in run:
         drop = dropper(mask, index * inner.micro_batch, recipe.ops)
-        placed = micro_batch.to(recipe.ops.device)
-        losses.append(_add_micro_batch(sums, params, placed, share, recipe=recipe, drop=drop))
+        placed = given.batch[index].to(recipe.ops.device)
+        loss = _add_micro_batch(sums, params, placed, shares[index], recipe=recipe, drop=drop)
+        losses.append(loss)
     return BatchGradients(tuple(losses), {name: sums.tensors[name] for name in params})
+
+
+def add_to(sums: Tensors, name: str, gradient: Tensor) -> None:
+    """Adds a gradient that is nobody else's, and keeps its memory where it is the first."""
+    if name in sums:
+        sums[name] += gradient
+    else:
+        sums[name] = gradient
 
 
 class _Sums:
@@ -100,11 +133,8 @@ class _Sums:
         self._of_many = of_many
 
     def add(self, name: str, gradient: Tensor) -> None:
-        """Adds a gradient that is nobody else's, and keeps its memory where it is the first."""
-        if name in self.tensors:
-            self.tensors[name] += gradient
-        else:
-            self.tensors[name] = gradient
+        """As `add_to`."""
+        add_to(self.tensors, name, gradient)
 
     def add_lent(self, name: str, gradient: Tensor) -> None:
         """Adds one whose memory is written over by the next micro-batch's."""

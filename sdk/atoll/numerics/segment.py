@@ -15,7 +15,7 @@ from torch import Tensor
 
 from atoll.numerics.batch import BatchPosition, BatchSource, MicroBatch, batch_source
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.gradients import StepInput
+from atoll.numerics.gradients import Gradients, StepInput
 from atoll.numerics.kernels.interface import CPU
 from atoll.numerics.problems import Problems
 from atoll.numerics.rollouts import Place, Sampler
@@ -29,7 +29,7 @@ from atoll.protocol.draws import dropout_key
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex
 
-StepRunner: TypeAlias = Callable[[SeatState, StepInput, Recipe], StepResult]
+StepRunner: TypeAlias = Callable[[SeatState, StepInput, Recipe, Gradients | None], StepResult]
 """With the arguments of `step_in_place`."""
 
 
@@ -43,6 +43,7 @@ class Course:
             run that come before it is taken in.
         sampled: ids by step that somebody says were sampled: they are checked, which is less work
             than sampling, and sampled where they are not.
+        gradients: what computes a batch's; None for this process by itself.
     """
 
     manifest: Manifest
@@ -53,6 +54,7 @@ class Course:
     round: int
     model: GlobalState | None = None
     sampled: Mapping[int, Tensor] = field(default_factory=dict)
+    gradients: Gradients | None = None
 
     @property
     def global_step0(self) -> int:
@@ -69,7 +71,7 @@ class Course:
         inner, source = self.manifest.inner, self.batches
         return [
             source.micro_batch(BatchPosition(self.data_seed, self.seat, self.round, step, index))
-            for index in range(inner.batch // inner.micro_batch)
+            for index in range(inner.micro_batches)
         ]
 
     def input(self, step: int) -> StepInput:
@@ -173,7 +175,7 @@ def run_segment(
     for step in range(first, first + inner.segment):
         state = course.begin(state, step)
         given = course.input_of(step, state)
-        result = step_by(state, given, course.recipe)
+        result = step_by(state, given, course.recipe, course.gradients)
         state = result.state
         losses.append(result.loss)
         if given.rollouts is not None:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from atoll.numerics.gradients import BatchGradients, StepInput, batch_gradients
+from atoll.numerics.gradients import BatchGradients, Gradients, StepInput, batch_gradients
 from atoll.numerics.init import is_bounded
 from atoll.numerics.kernels.freed_memory import give_back_freed_memory, let_go_of_pages
 from atoll.numerics.optimisers import STEPS, Stepped, Update
@@ -52,20 +52,28 @@ def stepped(optimiser: str, update: Update) -> Stepped:
     return STEPS[optimiser](update)
 
 
-def inner_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
+def inner_step(
+    state: SeatState, given: StepInput, recipe: Recipe, gradients: Gradients | None = None
+) -> StepResult:
     """One step; the next state lies on the device of the recipe's operations."""
-    result = step_in_place(state.unshared(), given, recipe)
+    result = step_in_place(state.unshared(), given, recipe, gradients)
     return replace(result, state=state) if result.diverged else result
 
 
-def step_in_place(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
+def step_in_place(
+    state: SeatState, given: StepInput, recipe: Recipe, gradients: Gradients | None = None
+) -> StepResult:
     """`inner_step` in the state's own groups: no two states are there at any time.
 
     So the state of a step that diverged is nobody's: what the optimiser did to it is not undone.
+
+    Args:
+        gradients: what computes the batch's; None for this process by itself.
     """
     give_back_freed_memory()
     state = placed(state, recipe)
-    return finish_step(state, batch_gradients(state.params, given, recipe), given, recipe)
+    batch = (gradients or batch_gradients)(state.params, given, recipe)
+    return finish_step(state, batch, given, recipe)
 
 
 def placed(state: SeatState, recipe: Recipe) -> SeatState:

@@ -47,7 +47,9 @@ class InnerSpec(Spec):
 
     The schedule counts global steps (round · H + step). `cosine` falls to zero at the
     job's end.
-    `micro_batch` sequences are summed at a time, which fixes the order of additions.
+    `micro_batch` sequences are summed at a time, and the micro-batches in `lanes` runs of the same
+    length, which fixes the order of additions: a lane's gradients one after another, then the
+    lanes' sums. How many processes share the work changes nothing of it.
 
     `muon` is of the matrices between embedding and head, with Nesterov `momentum`; AdamW takes the
     other parameters at the same rate. `sgd` has heavy-ball `momentum`, or none. What an optimiser
@@ -71,6 +73,17 @@ class InnerSpec(Spec):
     batch: Annotated[int, Field(ge=1, le=1 << 20)]
     segment: Annotated[int, Field(ge=1, lt=1 << 32)]
     micro_batch: Annotated[int, Field(ge=1, le=1 << 20)]
+    lanes: Annotated[int, Field(ge=1, le=1 << 20)]
+
+    @property
+    def micro_batches(self) -> int:
+        """Of a step."""
+        return self.batch // self.micro_batch
+
+    @property
+    def lane(self) -> int:
+        """Micro-batches of one."""
+        return lane_length(self.micro_batches, self.lanes)
 
     @property
     def properties(self) -> InnerOptimiser:
@@ -94,7 +107,9 @@ class InnerSpec(Spec):
             raise ValueError(f"more than {MAX_SEGMENTS} segments a round")
         if self.batch % self.micro_batch:
             raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
-        losses = self.batch // self.micro_batch
+        losses = self.micro_batches
+        if losses % self.lanes:
+            raise ValueError(f"lanes {self.lanes} do not divide {losses} micro-batches")
         shown = shown_bytes(self.segment, losses)
         if shown > MAX_SHOWN:
             size = f"{self.segment} steps of {losses} micro-batches are {shown} bytes"
@@ -103,6 +118,15 @@ class InnerSpec(Spec):
                 " defend its work; make segment or batch smaller, or micro_batch larger"
             )
         return self
+
+
+def lane_length(micro_batches: int, lanes: int) -> int:
+    """Micro-batches whose gradients are added one after another before other lanes' are.
+
+    Lanes of one micro-batch each are one lane of all: the same numbers in the same order.
+    """
+    length = micro_batches // lanes
+    return length if length > 1 else micro_batches
 
 
 class OuterSpec(Spec):

@@ -285,6 +285,9 @@ class ServiceConfig(_Section):
     device: Literal["cpu", "cuda"] | None = None
     """Where this service trains and replays, bit for bit the same; left out, what ATOLL_DEVICE
     says, or on the CPU."""
+    ranks: int = Field(default=1, ge=1, le=64)
+    """Processes that compute a step's gradients together, bit for bit what one computes; with
+    device = "cuda" they take turns at the machine's GPUs."""
     log_file: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

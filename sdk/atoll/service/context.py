@@ -111,7 +111,8 @@ async def open_context(
         niceness, device = config.worker_niceness, config.device
         most_memory = config.policy.most_memory_bytes
         workers = [
-            Worker(niceness=niceness, device=device, most_memory=most_memory) for _ in range(3)
+            Worker(niceness=niceness, device=device, most_memory=most_memory, ranks=config.ranks)
+            for _ in range(3)
         ]
         for each in workers:
             stack.callback(each.kill)

@@ -15,6 +15,7 @@ import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import TypeVar
@@ -23,7 +24,7 @@ import structlog
 
 from atoll.errors import AtollError
 from atoll.numerics.kernels.gpu import is_gpu_failure
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.numerics.kernels.variables import DEVICE_VARIABLE, RANKS_VARIABLE
 from atoll.service.elsewhere import handed_over
 from atoll.service.log_files import level_here, lines_to, log_from
 from atoll.service.priority_lock import PriorityLock
@@ -52,6 +53,8 @@ class Worker:
         niceness: added to the process's niceness, so that training does not starve the service.
         context: how the process is started; None spawns it.
         device: where it trains and replays, as ATOLL_DEVICE says it; None leaves that as it is.
+        ranks: processes that compute a step's gradients, this one among them; None leaves what
+            ATOLL_RANKS says.
     """
 
     def __init__(
@@ -61,8 +64,10 @@ class Worker:
         context: BaseContext | None = None,
         device: str | None = None,
         most_memory: int | None = None,
+        *,
+        ranks: int | None = None,
     ) -> None:
-        self._initial = (threads, niceness, device, most_memory)
+        self._initial = _Initial(threads, niceness, device, most_memory, ranks)
         self._context = context or multiprocessing.get_context("spawn")
         self._pool: ProcessPoolExecutor | None = None
         self._lock = PriorityLock()
@@ -152,7 +157,7 @@ class Worker:
 
     def _start(self) -> ProcessPoolExecutor:
         pool = _ahead.pop() if _ahead else _pool(self._context)
-        pool.submit(_tune, *self._initial, level_here())
+        pool.submit(_tune, self._initial, level_here())
         return pool
 
 
@@ -225,19 +230,31 @@ def _attach() -> None:
         watcher.start()
 
 
-def _tune(
-    threads: int, niceness: int, device: str | None, most_memory: int | None, level: int
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Initial:
+    """What `Worker` is given for its process."""
+
+    threads: int
+    niceness: int
+    device: str | None
+    most_memory: int | None
+    ranks: int | None
+
+
+def _tune(initial: _Initial, level: int) -> None:
     # The starter has one by now: as it forked a process ahead, it had none yet.
     log_from(level)
     # What a process loaded before it was forked keeps the threads that it was loaded with.
     for variable in THREAD_VARIABLES:
-        os.environ[variable] = str(threads)
-    if device is not None:
-        os.environ[DEVICE_VARIABLE] = device
-    if most_memory is not None:
-        os.environ[MEMORY_VARIABLE] = str(most_memory)
-    os.nice(niceness)
+        os.environ[variable] = str(initial.threads)
+    for variable, value in (
+        (DEVICE_VARIABLE, initial.device),
+        (MEMORY_VARIABLE, initial.most_memory),
+        (RANKS_VARIABLE, initial.ranks),
+    ):
+        if value is not None:
+            os.environ[variable] = str(value)
+    os.nice(initial.niceness)
 
 
 def _end_with(sentinel: int) -> None:

@@ -90,7 +90,8 @@ def measure(manifest: Manifest) -> Measured:
     model, inner = manifest.model, manifest.inner
     is_gpu = operations().device.type == "cuda"
     timed = smaller(model, MAX_TIMED_GPU, SEQ_TIMED_GPU) if is_gpu else smaller(model)
-    once = inner.model_copy(update={"steps": 1, "segment": 1, "batch": inner.micro_batch})
+    single = {"steps": 1, "segment": 1, "batch": inner.micro_batch, "lanes": 1}
+    once = inner.model_copy(update=single)
     codec = manifest.codec.model_copy(update={"overlap": 0})
     changes = {"model": timed, "inner": once, "codec": codec, "lora": _fitting(manifest, timed)}
     trial = manifest.model_copy(update=changes)
@@ -101,7 +102,7 @@ def measure(manifest: Manifest) -> Measured:
     shapes = trained_shapes(manifest)
     rounds = (UpdateLayout.of(manifest, shapes, r) for r in range(manifest.codec.fragments))
     return {
-        "step_seconds": step * by_operations * (inner.batch // inner.micro_batch),
+        "step_seconds": step * by_operations * inner.micro_batches,
         "segment_seconds": besides * by_size,
         "parameters": param_count(model),
         "timed_parameters": param_count(timed),
@@ -136,7 +137,7 @@ def kept_share(manifest: Manifest) -> float:
     """
     model = smaller(manifest.model, MAX_FIRST, SEQ_FIRST)
     batch = min(manifest.inner.micro_batch, BATCH_FIRST)
-    inner = manifest.inner.model_copy(update={"batch": batch, "micro_batch": batch})
+    inner = manifest.inner.model_copy(update={"batch": batch, "micro_batch": batch, "lanes": 1})
     codec = manifest.codec.model_copy(update={"overlap": 0})
     small = {"model": model, "inner": inner, "lora": _fitting(manifest, model), "codec": codec}
     trial = manifest.model_copy(update=small | {"init": InitSpec.drawn(0)})

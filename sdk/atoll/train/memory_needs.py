@@ -150,8 +150,9 @@ class _Sizes:
         """
         manifest, largest = self._manifest, self._largest
         inner, slots = manifest.inner, self.state // self.model
-        # A layer's gradients are there before they are added.
-        sums = self.model + self.layer if inner.batch > inner.micro_batch else 0
+        # A layer's gradients are there before they are added, and a lane's sum beside the lanes'.
+        lanes = 2 if inner.lane < inner.micro_batches else 1
+        sums = lanes * self.model + self.layer if inner.micro_batches > 1 else 0
         # The head's weight, whose integers and gradient are there, is the largest or its size; the
         # reference, which runs a step once more, has such integers in fp64.
         head = (2 + _NUMBER + 2 * _NUMBER) * largest if manifest.lora is None else 0

@@ -15,6 +15,7 @@ from atoll.numerics.ops import operations
 from atoll.numerics.tensors import Allocate, Shape, in_memory
 from atoll.protocol.manifest import Manifest
 from atoll.storage.local import LocalStore
+from atoll.train.island import ranks_on
 from atoll.train.mapped_tensors import MappedTensors
 from atoll.train.memory_limit import room_for_work, share_of
 from atoll.train.memory_needs import plan_for, slots_fit, state_fits
@@ -33,7 +34,8 @@ def room_on(device: torch.device) -> int:
 
 def plan_here(manifest: Manifest) -> MemoryPlan:
     """What this machine's steps of a job do."""
-    return plan_for(manifest, room_on(operations().device))
+    device = operations().device
+    return plan_for(manifest, room_on(device) // ranks_on(device))
 
 
 def seat_allocator(manifest: Manifest, store: LocalStore) -> Allocate:

@@ -196,7 +196,7 @@ class OwnRun:
     def _run_steps(self) -> Iterator[_StepRecord]:
         """After a step that is not finite there is nothing, written as zeros."""
         inner = self._manifest.inner
-        silent = _StepRecord(ZERO_DIGEST, bytes(8 + 4 * (inner.batch // inner.micro_batch)))
+        silent = _StepRecord(ZERO_DIGEST, bytes(8 + 4 * inner.micro_batches))
         state, end = self._reached(), self._first + inner.segment
         for step in range(self._first, end):
             result = self._step(state, step)

@@ -63,6 +63,7 @@ _INNER: Final = {
     "optimizer": "muon", "lr": "0.01", "momentum": "0.95", "beta1": "0.9", "beta2": "0.99",
     "eps": "0.00000001", "weight_decay": "0.1", "dropout": "0.1", "clip": "1",
     "schedule": "cosine", "warmup_steps": 1, "steps": 2, "batch": 4, "segment": 1, "micro_batch": 2,
+    "lanes": 1,
 }  # fmt: skip
 _OUTER: Final = {
     "kind": "nesterov", "lr": "0.7", "momentum": "0.9", "beta2": "0", "eps": "0", "period": 0,

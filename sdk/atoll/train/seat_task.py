@@ -15,6 +15,7 @@ from atoll.protocol.types import Address, Digest, Domain, RoundId, SeatIndex
 from atoll.storage.local import LocalStore
 from atoll.train.course import open_course
 from atoll.train.earlier import EarlierRound
+from atoll.train.island import gradients_here
 from atoll.train.memory_room import seat_allocator
 from atoll.train.stored_states import read_global_state
 
@@ -87,6 +88,7 @@ def course_of(task: TrainTask, store: LocalStore) -> Course:
     course = open_course(
         manifest, data_seed=task.data_seed, seat=task.seat, round=task.round_id.round, store=store
     )
+    course = replace(course, gradients=gradients_here())
     if not manifest.codec.carries_params:
         return course
     return replace(course, model=model_of(task, store))

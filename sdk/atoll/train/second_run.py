@@ -15,7 +15,7 @@ from dataclasses import replace
 import torch
 
 from atoll.errors import MachineFault
-from atoll.numerics.gradients import BatchGradients, StepInput, batch_gradients
+from atoll.numerics.gradients import BatchGradients, Gradients, StepInput, batch_gradients
 from atoll.numerics.kernels.graphs import Graphs
 from atoll.numerics.ops import reference_operations
 from atoll.numerics.optimisers import Stepped, Update
@@ -100,7 +100,10 @@ def _by_reference(recipe: Recipe) -> Recipe:
     return replace(recipe, ops=reference_operations(recipe.ops.device))
 
 
-def _reference_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
+def _reference_step(
+    state: SeatState, given: StepInput, recipe: Recipe, _: Gradients | None
+) -> StepResult:
+    # By this process alone: what other ranks do wrong is found as well.
     state, reference = state.on(recipe.ops.device), _by_reference(recipe)
     return finish_step(state, _reference_gradients(state, given, reference), given, reference)
 
@@ -121,13 +124,15 @@ def _checked(drawn: set[int] | None) -> StepRunner:
     kept, and the optimiser's two results are compared parameter by parameter.
     """
 
-    def run(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
+    def run(
+        state: SeatState, given: StepInput, recipe: Recipe, gradients: Gradients | None
+    ) -> StepResult:
         step = given.global_step
         if drawn is not None and step not in drawn:
-            return step_in_place(state, given, recipe)
+            return step_in_place(state, given, recipe, gradients)
         state, reference = state.on(recipe.ops.device), _by_reference(recipe)
         expected = _digest_of(_reference_gradients(state, given, reference), reference)
-        batch = batch_gradients(state.params, given, recipe)
+        batch = (gradients or batch_gradients)(state.params, given, recipe)
         if _digest_of(batch, recipe) != expected:
             raise _step_fault(step)
         return finish_step(state, batch, given, recipe, stepper=_compared(step, reference))

@@ -45,5 +45,17 @@ def test_a_wrong_bit_is_refuted_where_a_link_reads_the_context(judges: Table) ->
         assert played.outcome is Outcome.HOLDER_LOST
 
 
+@pytest.mark.parametrize("op", [Op.COPY, Op.ADD], ids=lambda op: op.name)
+def test_a_wrong_bit_is_refuted_in_the_sums_of_lanes(judges: Table, op: Op) -> None:
+    """The last COPY begins the last lane, in a template whose nodes are lanes apart; the last ADD
+    adds its sum to those before.
+    """
+    *_, place = positions(op, "lanes")
+    played = refute(judges, next(NUMBERS), place)
+    assert played is not None
+    assert played.outcome is Outcome.HOLDER_LOST
+    assert survive(judges, next(NUMBERS), place).outcome is Outcome.CHALLENGER_LOST
+
+
 def test_contracts_fit_a_chain(judges: Table) -> None:
     assert {n: size for n, size in judges.code_sizes().items() if size > CODE_LIMIT} == {}

@@ -32,6 +32,7 @@ INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
     (InnerSpec, "batch", 1, 2**20),
     (InnerSpec, "segment", 1, 2**32 - 1),
     (InnerSpec, "micro_batch", 1, 2**20),
+    (InnerSpec, "lanes", 1, 2**20),
     (OuterSpec, "period", 0, 256),
     (TensorExponents, "embedding", -60, 0),
     (TensorExponents, "matrix", -60, 0),

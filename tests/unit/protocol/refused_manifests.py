@@ -107,6 +107,9 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
     "betas with SGD": put("inner", "optimizer", value="sgd"),
     "segments that do not divide the steps": put("inner", "segment", value=7),
     "micro-batches that do not divide the batch": put("inner", "micro_batch", value=3),
+    "lanes that do not divide the micro-batches": lambda plain: plain["inner"].update(
+        micro_batch=plain["inner"]["batch"] // 2, lanes=4
+    ),
     "more segments than a round has": lambda plain: (
         plain["inner"].update(steps=65, segment=1),
         plain["terms"].update(steps=65, segment_steps=1),

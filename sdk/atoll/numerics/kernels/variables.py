@@ -7,5 +7,7 @@ from typing import Final
 DEVICE_VARIABLE: Final = "ATOLL_DEVICE"
 """Where steps are computed, one of `DEVICES`; the CPU where it is not set."""
 DEVICES: Final = ("cpu", "cuda")
+RANKS_VARIABLE: Final = "ATOLL_RANKS"
+"""How many processes compute a step's gradients together; one where it is not set."""
 KERNELS_VARIABLE: Final = "ATOLL_KERNELS"
 ROUTE_VARIABLE: Final = "ATOLL_ROUTE"

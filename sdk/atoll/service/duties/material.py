@@ -140,7 +140,8 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             await _keep_data(effects, view, manifest)
             refused = manifest_refusal(policy, manifest)
             if role is not None and not refused:
-                here = Machine(memory()[0], shutil.disk_usage(config.data_dir).free)
+                # Each rank may need what a part of the work does.
+                here = Machine(memory()[0] // config.ranks, shutil.disk_usage(config.data_dir).free)
                 refused = room_refusal(policy, role, manifest, here)
             if refused:
                 return Done(JobRefused(refused))

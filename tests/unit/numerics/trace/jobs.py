@@ -48,6 +48,7 @@ MANY_HEADS = {"heads": 4, "kv_heads": 2, "head_dim": 6, "qk_norm": True}
 JOBS: Mapping[str, Changes] = {
     "plain": {},
     "one micro-batch": {"inner": {"micro_batch": 4}},
+    "lanes": {"inner": {"micro_batch": 1, "lanes": 2}},
     "dropout": {"inner": {"dropout": "0.1", "micro_batch": 1}},
     "qwen": QWEN,
     "untied": {"model": {"tied": False, "kv_heads": 2}},

@@ -64,7 +64,7 @@ def test_nodes_of_loops_are_numbered_by_micro_batch() -> None:
     with g.within(Region.BODY):
         unread = g.add(Op.NORM, [weight], 1)
         gradient = g.add(Op.NORM, [weight], 1)
-        total = g.summed(gradient)
+        (total,) = g.summed(gradient)
     with g.within(Region.END):
         result = g.add(Op.NORM, [total], 1)
     nodes, templates = g.templates(Part.STEP, result)
@@ -77,6 +77,23 @@ def test_nodes_of_loops_are_numbered_by_micro_batch() -> None:
     assert nodes == 8
     reads = [[(i.node, i.stride) for i in t.inputs] for t in templates]
     assert reads == [[], [(0, 0)], [(1, 0)], [(2, 2), (3, 2)], [(6, 0)]]
+
+
+def test_sums_begin_anew_in_every_lane() -> None:
+    g = Graph(6, lane=3)
+    with g.within(Region.BODY):
+        sums = g.summed(g.add(Op.RATE, [], 1))
+    with g.within(Region.END):
+        result = g.chained(sums)
+    nodes, templates = g.templates(Part.STEP, result)
+    places = [(t.op, t.first, t.count, t.stride) for t in templates]
+    assert places == [
+        (Op.RATE, 0, 6, 2), (Op.COPY, 1, 2, 6), (Op.ADD, 3, 2, 2), (Op.ADD, 9, 2, 2),
+        (Op.ADD, 12, 1, 0),
+    ]  # fmt: skip
+    assert nodes == 13
+    reads = [[(i.node, i.stride) for i in t.inputs] for t in templates]
+    assert reads == [[], [(0, 6)], [(1, 2), (2, 2)], [(7, 2), (8, 2)], [(5, 0), (11, 0)]]
 
 
 def test_one_micro_batch_has_no_sums() -> None:

@@ -86,7 +86,8 @@ class TraceNode:
     """An operation.
 
     Attributes:
-        start, count: the iterations of its region's loop in which it is this one.
+        start, count, every: the iterations of its region's loop in which it is this one: from
+            `start`, `count` of them, each `every` behind the one before.
         place: the node in whose place it stands in other iterations; None where it has its own.
     """
 
@@ -98,6 +99,7 @@ class TraceNode:
     region: Region
     start: int
     count: int
+    every: int = 1
     place: int | None = None
 
 
@@ -108,17 +110,20 @@ class _Form:
     tail: bytes = b""
     start: int = 0
     count: int = 1
+    every: int = 1
     place: int | None = None
 
 
 class Graph:
     """The nodes of a step while they are made."""
 
-    def __init__(self, micro_batches: int) -> None:
+    def __init__(self, micro_batches: int, lane: int | None = None) -> None:
+        """`lane`: micro-batches of a lane; all of them if not given."""
         self.micro_batches = micro_batches
+        self.lane = lane or micro_batches
         self.nodes: list[TraceNode] = []
         self._region = Region.PRELUDE
-        self._also: dict[int, int] = {}
+        self._also: dict[int, list[int]] = {}
 
     @contextmanager
     def within(self, region: Region) -> Iterator[None]:
@@ -142,15 +147,26 @@ class Graph:
         count = self.micro_batches if self._region in LOOPS else 1
         return self._append(op, inputs, elements, words, _Form(tail, count=count))
 
-    def summed(self, value: Value) -> Value:
-        """The sum over all micro-batches of what each has of an f32 (S2), in their order."""
+    def summed(self, value: Value) -> list[Value]:
+        """Each lane's sum of what its micro-batches have of an f32 (S2), in their order."""
         if self.micro_batches == 1:
-            return value
-        first = self._append(Op.COPY, [value], value.elements, [4], _Form())
-        later = _Form(start=1, count=self.micro_batches - 1, place=first.node)
-        added = self._append(Op.ADD, [first.before(), value], value.elements, [], later)
-        self._also[first.node] = added.node
-        return first.of(self.micro_batches - 1)
+            return [value]
+        starts = range(0, self.micro_batches, self.lane)
+        form = _Form(count=len(starts), every=self.lane)
+        first = self._append(Op.COPY, [value], value.elements, [4], form)
+        self._also[first.node] = []
+        for start in starts:
+            later = _Form(start=start + 1, count=self.lane - 1, place=first.node)
+            added = self._append(Op.ADD, [first.before(), value], value.elements, [], later)
+            self._also[first.node].append(added.node)
+        return [first.of(start + self.lane - 1) for start in starts]
+
+    def chained(self, values: Sequence[Value]) -> Value:
+        """The values of f32 added one after another, in this region."""
+        sum_, *others = values
+        for value in others:
+            sum_ = self.add(Op.ADD, [sum_, value], value.elements)
+        return sum_
 
     def _append(
         self,
@@ -173,6 +189,7 @@ class Graph:
                 region=self._region,
                 start=form.start,
                 count=form.count,
+                every=form.every,
                 place=form.place,
             )
         )
@@ -212,7 +229,7 @@ class Graph:
             live.add(index)
             waiting += [i.node for i in self.nodes[index].inputs if i.source is Source.TRACE]
             if index in self._also:
-                waiting.append(self._also[index])
+                waiting += self._also[index]
         return sorted(live)
 
     def _bases(self, lengths: dict[Region, int]) -> tuple[tuple[int, ...], int]:
@@ -241,7 +258,7 @@ class _Numbering:
     def template(self, part: int, index: int) -> TraceTemplate:
         node = self.nodes[index]
         place = index if node.place is None else node.place
-        first, stride = self._number(place, node.start)
+        first, length = self._number(place, node.start)
         return TraceTemplate(
             part=part,
             op=int(node.op),
@@ -249,13 +266,14 @@ class _Numbering:
             size=node.value.size,
             first=first,
             count=node.count,
-            stride=stride if node.count > 1 else 0,
+            stride=length * node.every if node.count > 1 else 0,
             inputs=tuple(self._input(value, node) for value in node.inputs),
             words=node.words,
             tail=node.tail,
         )
 
     def _number(self, index: int, iteration: int) -> tuple[int, int]:
+        """A node's number, and nodes of an iteration of its region."""
         region = self.nodes[index].region
         stride = self.strides[region]
         return self.bases[region] + self.places[index] + iteration * stride, stride
@@ -265,5 +283,6 @@ class _Numbering:
             return Input(value.source, 0, 0, value.size)
         fixed = value.at is not None
         iteration = value.at if value.at is not None else reader.start - value.back
-        number, stride = self._number(value.node, iteration)
-        return Input(value.source, number, 0 if fixed or reader.count == 1 else stride, value.size)
+        number, length = self._number(value.node, iteration)
+        stride = 0 if fixed or reader.count == 1 else length * reader.every
+        return Input(value.source, number, stride, value.size)

@@ -94,7 +94,7 @@ class Making:
 
     @classmethod
     def of(cls, manifest: Manifest, optimiser: StateTree, taken: int | None = None) -> Making:
-        graph = Graph(manifest.inner.batch // manifest.inner.micro_batch)
+        graph = Graph(manifest.inner.micro_batches, manifest.inner.lane)
         frozen = StateTree.of(param_shapes(manifest.model) if manifest.lora else {})
         return cls(
             graph, manifest, StateTree.of(trained_shapes(manifest)), frozen, optimiser, taken

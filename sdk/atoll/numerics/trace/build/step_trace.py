@@ -37,8 +37,9 @@ def make_step(manifest: Manifest, taken: int | None = None) -> tuple[Making, Val
     g = m.graph
     loss = micro_batch(m)
     with g.within(Region.BODY):
-        gradients = {name: g.summed(m.gradients[name]) for name in m.weights.shapes}
+        lanes = {name: g.summed(m.gradients[name]) for name in m.weights.shapes}
     with g.within(Region.END):
+        gradients = {name: g.chained(sums) for name, sums in lanes.items()}
         norm = _norm(m, gradients)
         clip = g.add(Op.CLIP, [norm], 1, [f64(float(m.inner.clip))])
         params, slots = _optimised(m, gradients, clip)

@@ -26,7 +26,7 @@ def can_be_judged(manifest: Manifest) -> bool:
     resulted in.
     """
     inner = manifest.inner
-    shown = shown_bytes(inner.segment, inner.batch // inner.micro_batch)
+    shown = shown_bytes(inner.segment, inner.micro_batches)
     return inner.batch <= MAX_BATCH and shown <= MAX_SHOWN
 
 
