@@ -33,6 +33,7 @@ from atoll.protocol.events.game_events import (
     Picked,
     StepPicked,
     StepsOpened,
+    Testified,
     TracePosted,
 )
 from atoll.protocol.events.job_events import (
@@ -151,6 +152,7 @@ __all__ = [
     "StepsOpened",
     "Stopped",
     "Struck",
+    "Testified",
     "TracePosted",
     "UnbondStarted",
     "Unlocked",
@@ -215,6 +217,7 @@ ContractEvent = (
     | Slashed
     | Challenged
     | Began
+    | Testified
     | Decided
     | Ended
     | CrowdedOut
@@ -286,6 +289,7 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "Slashed": Slashed,
     "Challenged": Challenged,
     "Began": Began,
+    "Testified": Testified,
     "Decided": Decided,
     "Ended": Ended,
     "CrowdedOut": CrowdedOut,
