@@ -26,10 +26,10 @@ TERMS = [(a, b) for a in range(10, 14) for b in range(10, 14)]
 HELD_OUT = TERMS[::4]
 FORMAT = SMALL | {"inner.lr": "0.003", "inner.steps": "32", "inner.segment": "8"}
 CHOSEN = SMALL | {
-    "lora.rank": "4", "inner.lr": "0.003", "inner.steps": "8", "inner.batch": "16",
-    "inner.micro_batch": "16", "task.group": "8", "task.new_tokens": "3",
+    "lora.rank": "4", "inner.lr": "0.01", "inner.steps": "16", "inner.segment": "4",
+    "inner.batch": "32", "inner.micro_batch": "32", "task.group": "8", "task.new_tokens": "3",
 }  # fmt: skip
-GAIN = 1.2
+GAIN = 1.3
 """So much better than the base a held-out sum is, at least, by the likelihood of what is right."""
 
 
@@ -56,15 +56,16 @@ def job_file(folder: Path, name: str, words: list[str], chosen: dict[str, str]) 
     return file
 
 
-async def run_job(network: Cluster, file: Path, job: str, result: Path) -> dict[str, object]:
-    pay = ["job", "submit", str(file), "--max-spend", BUDGET, "--yes", "--detach"]
+async def run_job(network: Cluster, file: Path, result: Path) -> tuple[str, dict[str, object]]:
+    pay = ["job", "submit", str(file), "--max-spend", BUDGET, "--yes", "--detach", "--json"]
     paid = await asyncio.to_thread(atoll, *pay, *options_of(network))
     assert paid.returncode == 0, paid.stderr
+    job = str(json.loads(paid.stdout)["job"])
     status = await ended(network, job)
     fetch = ["job", "result", job, str(result), *unsigned(network)]
     fetched = await asyncio.to_thread(atoll, *fetch)
     assert fetched.returncode == 0, fetched.stderr
-    return status
+    return job, status
 
 
 def held_out_reward(model: torch.nn.Module, tokenizer: object) -> float:
@@ -92,11 +93,11 @@ async def test_sums_are_learned_by_rewards_while_one_picks_its_rollouts(
     )  # fmt: skip
     async with hostile_network(config) as network, skipping(network, print):
         text = job_file(tmp_path, "text", ["--init", str(start), "--data", str(corpus)], FORMAT)
-        await run_job(network, text, "1", base)
+        await run_job(network, text, base)
         words = ["--preset", "rl-lora", "--init", str(base), "--data", str(problems)]
-        status = await run_job(network, job_file(tmp_path, "rl", words, CHOSEN), "2",
-                               tmp_path / "adapters")  # fmt: skip
-        logs = await asyncio.to_thread(atoll_json, network, "logs", "2")
+        file = job_file(tmp_path, "rl", words, CHOSEN)
+        job, status = await run_job(network, file, tmp_path / "adapters")
+        logs = await asyncio.to_thread(atoll_json, network, "logs", job)
 
     check_cheat(network, status, logs)
     check_result(base, tmp_path / "adapters")
@@ -124,5 +125,4 @@ def check_result(base: Path, adapters: Path) -> None:
     before = held_out_reward(model, tokenizer)
     tuned = PeftModel.from_pretrained(model, str(adapters)).eval()
     after = held_out_reward(tuned, tokenizer)
-    print(f"held-out reward {before:.3f} -> {after:.3f}")
-    assert after > GAIN * before
+    assert after > GAIN * before, (before, after)
