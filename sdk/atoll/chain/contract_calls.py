@@ -128,8 +128,8 @@ class SettledCalls:
 
     def testify(self, game: int, claim: Claim, id: HolderId, *, is_right: bool) -> Call:
         """What a member of the round's pool says of a claim about it that no trace decides."""
-        said = testimony(claim, self._settled.record, id, is_right=is_right)
-        return self._calls.testify(game, said)
+        encoded = testimony(claim, self._settled.record, id, is_right=is_right)
+        return self._calls.testify(game, encoded)
 
     def dropped(self, id: HolderId, seat: SeatIndex) -> Call:
         """An opened *mismatch* was not challenged by its author."""
