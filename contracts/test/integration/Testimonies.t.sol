@@ -26,16 +26,16 @@ contract TestimoniesTest is Network {
         real.wire(address(claims));
         stepNodes = 0;
         Terms memory t = defaultTerms();
-        t.rounds = 6;
+        (t.rounds, t.slots) = (6, 4);
         jobId = start(t, 4, 4);
         play(jobId);
         play(jobId);
-        vm.warp(rounds.timesOf(jobId, 0).auditEnd);
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         id = challenge(1);
     }
 
     function challenge(uint16 seat) internal returns (uint256) {
-        bytes memory shown = abi.encode(evidenceFor(jobId, 0, seat, 0));
+        bytes memory shown = abi.encode(evidenceFor(jobId, 1, seat, 0));
         token.transfer(OUTSIDER, CHALLENGE);
         vm.startPrank(OUTSIDER);
         token.approve(address(real), CHALLENGE);
@@ -45,11 +45,11 @@ contract TestimoniesTest is Network {
     }
 
     function claimed() internal view returns (Claim memory) {
-        return claims.claim(abi.encode(evidenceFor(jobId, 0, 1, 0)));
+        return claims.claim(abi.encode(evidenceFor(jobId, 1, 1, 0)));
     }
 
     function testimony(uint32 member, bool isRight) internal view returns (bytes memory) {
-        return abi.encode(Testimony(claimed(), shownFor(jobId, 0, 1).record, member, isRight));
+        return abi.encode(Testimony(claimed(), shownFor(jobId, 1, 1).record, member, isRight));
     }
 
     function say(uint256 i, bool isRight) internal {
@@ -124,12 +124,12 @@ contract TestimoniesTest is Network {
         vm.prank(verifier(1));
         vm.expectRevert(abi.encodeWithSelector(Testimonies.NotInThePool.selector, verifier(1), 1));
         real.testify(id, again);
-        Testimony memory other = Testimony(claimed(), shownFor(jobId, 0, 1).record, 2, true);
+        Testimony memory other = Testimony(claimed(), shownFor(jobId, 1, 1).record, 2, true);
         other.claim.segment++;
         vm.prank(verifier(1));
         vm.expectPartialRevert(Testimonies.OtherClaim.selector);
         real.testify(id, abi.encode(other));
-        other = Testimony(claimed(), shownFor(jobId, 1, 1).record, 2, true);
+        other = Testimony(claimed(), shownFor(jobId, 0, 1).record, 2, true);
         vm.prank(verifier(1));
         vm.expectRevert();
         real.testify(id, abi.encode(other));

@@ -31,6 +31,7 @@ from atoll.train.initial_model import open_initial_state
 from atoll.train.own_run import program_header
 from atoll.train.replay import RevealedRound, replay_seat
 from atoll.train.resume import Keeping, checkpoints_of
+from atoll.train.rollout_figures import figures_of
 from atoll.train.round import train_round
 from atoll.train.seat_task import TrainTask, course_of, run_alone
 from atoll.train.second_run import run_by_reference
@@ -179,6 +180,29 @@ def test_ids_are_the_last_section_of_an_update(task: TrainTask, store: LocalStor
     assert trained.update[-size:] == trained.sampled
     assert half.update[-size:] == trained.sampled[: size // 2] + bytes(size // 2)
     assert len(trained.update) <= max_update_bytes(task.manifest)
+
+
+def test_what_ids_are_worth_is_known_without_a_model(task: TrainTask, store: LocalStore) -> None:
+    seen: list[Rollouts] = []
+
+    class Seeing(Sampler):
+        def rollouts(
+            self, params: Mapping[str, Tensor], place: Place, claimed: Tensor | None = None
+        ) -> Rollouts:
+            seen.append(super().rollouts(params, place, claimed))
+            return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("atoll.numerics.segment.Sampler", Seeing)
+        trained = train_round(task, store)
+    figures = figures_of(task, trained.sampled, store)
+    assert figures is not None
+    rewards = [reward for made in seen for reward in made.rewards]
+    assert figures.reward == sum(rewards) / len(rewards) / 1000
+    assert figures.length == sum(int((made.targets >= 0).sum()) for made in seen) / len(rewards)
+    learns = [bool(made.weights[at : at + 4].any()) for made in seen for at in (0, 4)]
+    assert figures.spread == sum(learns) / len(learns)
+    assert figures_of(task, b"", store) is None
 
 
 def test_other_ids_in_an_update_are_another_update(task: TrainTask, store: LocalStore) -> None:
