@@ -52,6 +52,7 @@ LONGEST_FIRST = (
     "e2e/test_acceptance.py",
     "e2e/test_second_client.py",
     "e2e/test_lora.py",
+    "e2e/test_rl.py",
     "network/test_lies.py",
     "e2e/test_reset_periods.py",
     "e2e/test_finetune.py",

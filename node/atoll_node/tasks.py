@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
+
+import structlog
 
 from atoll.errors import MachineFault
 from atoll.protocol.manifest import Manifest
@@ -10,6 +13,7 @@ from atoll.protocol.types import RoundId, SeatIndex
 from atoll.storage.local import LocalStore
 from atoll.train.probe import pin_torch
 from atoll.train.resume import Keeping, carry, checkpoints_of
+from atoll.train.rollout_figures import figures_of
 from atoll.train.round import TrainedRound, train_round
 from atoll.train.seat_task import TrainTask
 from atoll.train.second_run import SelfCheck
@@ -17,6 +21,7 @@ from atoll_node.behaviour import TRAIN
 from atoll_node.deadlines import Limit, deadline_file
 from atoll_node.duties.train import RUN_TRAINING, DoTrain, Work
 
+log = structlog.get_logger("atoll.train")
 _doubted: set[RoundId] = set()
 """Rounds in which this process found a fault of the machine."""
 
@@ -25,7 +30,10 @@ _doubted: set[RoundId] = set()
 def run_training(command: DoTrain, store_dir: str) -> Work:
     """Runs the command's training function and puts the update into the store."""
     started = time.perf_counter()
-    trained = command.function.resolve()(_task(command), store_dir, command.extra)
+    task = _task(command)
+    trained = command.function.resolve()(task, store_dir, command.extra)
+    if (figures := figures_of(task, trained.sampled, LocalStore(store_dir))) is not None:
+        log.info("sampled", job=task.round_id.job, round=task.round_id.round, **asdict(figures))
     cid = LocalStore(store_dir).add_bytes(trained.update).to_bytes() if trained.update else b""
     loss = trained.losses[-1] if trained.losses else 0.0
     result = (

@@ -101,6 +101,7 @@ abstract contract GameQueue is IGame, EventLog, Wired, ReentrancyGuard {
 
     uint256 public games; // ids are 1 … games
     mapping(uint256 id => Match) internal _matches;
+    mapping(uint256 id => bool) public isPools; // nobody has a move: the claim's round's pool decides
     mapping(bytes32 set => Queue) internal _queues;
     mapping(bytes32 setOrPosition => uint256) public openGames;
     mapping(bytes32 set => bool) public isSlashed;
@@ -124,7 +125,9 @@ abstract contract GameQueue is IGame, EventLog, Wired, ReentrancyGuard {
     );
     /// @notice A game is played, and its clocks run.
     event Began(uint256 indexed id, address indexed holder);
-    /// @notice A proof decided a game.
+    /// @notice A verifier of the claim's round says whether the claim is right, in a game without moves.
+    event Testified(uint256 indexed id, address indexed member, bool isRight);
+    /// @notice A proof, or the round's pool, decided a game.
     event Decided(uint256 indexed id, Outcome outcome);
     /// @notice A game is over, and paid.
     event Ended(uint256 indexed id, Outcome outcome);
@@ -172,6 +175,7 @@ abstract contract GameQueue is IGame, EventLog, Wired, ReentrancyGuard {
         if (longest > longestGame) revert TooLong(longest, longestGame);
         id = ++games;
         _store(_matches[id], c, bond);
+        isPools[id] = c.program == 0;
         openGames[c.position]++;
         openGames[c.set]++;
         wasChallenged[_accusation(c)] = true;
@@ -202,13 +206,29 @@ abstract contract GameQueue is IGame, EventLog, Wired, ReentrancyGuard {
         return keccak256(abi.encode(msg.sender, c.position, segment, isUpdateProof));
     }
 
+    /// @notice Says of a claim whose job has no trace whether the caller's replay gave the same. Once so many have
+    /// said the same as certify a merge, the game is decided.
+    /// @param testimony `abi.encode(Testimony)`
+    /// @custom:caller a verifier of the claim's round
+    function testify(uint256 id, bytes calldata testimony) external {
+        Match storage m = _matches[id];
+        if (!isPools[id] || m.phase <= Phase.WAITING || m.phase >= Phase.DECIDED) {
+            revert WrongPhase(m.phase, Phase.OPEN_STEPS);
+        }
+        (bool isRight, bool decided) = claims.testify(id, m.claim, msg.sender, testimony);
+        _log(0, abi.encode(Testified.selector, id, msg.sender), abi.encode(isRight));
+        if (decided) _decide(m, id, isRight ? Outcome.CHALLENGER_LOST : Outcome.HOLDER_LOST);
+    }
+
     /// @notice Ends a game in which who is to move has no time left. Anyone may call.
+    /// @dev Where a pool is to decide and did not, nobody lost.
     /// @custom:caller anyone, once
     function timeout(uint256 id) external nonReentrant {
         Match storage m = _matches[id];
         uint256 deadline = deadlineOf(id);
         if (deadline == 0) revert WrongPhase(m.phase, Phase.OPEN_STEPS);
         if (block.timestamp < deadline) revert StillInTime(deadline, block.timestamp);
+        if (isPools[id]) return _end(id, Outcome.SENT_HOME);
         _end(id, _isHoldersMove(m.phase) ? Outcome.HOLDER_LOST : Outcome.CHALLENGER_LOST);
     }
 
@@ -244,7 +264,9 @@ abstract contract GameQueue is IGame, EventLog, Wired, ReentrancyGuard {
     function deadlineOf(uint256 id) public view returns (uint256) {
         Match storage m = _matches[id];
         if (m.phase <= Phase.WAITING || m.phase >= Phase.DECIDED) return 0;
-        return uint256(m.since) + m.moveSeconds + (_isHoldersMove(m.phase) ? m.holderLeft : m.challengerLeft);
+        uint256 free = uint256(m.since) + m.moveSeconds;
+        if (isPools[id]) return free + m.holderLeft + m.challengerLeft;
+        return free + (_isHoldersMove(m.phase) ? m.holderLeft : m.challengerLeft);
     }
 
     /// @inheritdoc IGame
@@ -295,11 +317,12 @@ abstract contract GameQueue is IGame, EventLog, Wired, ReentrancyGuard {
             owed[BURN] += bond - bond / 2;
             return _beginNext(q);
         }
-        isSlashed[m.set] = true;
         owed[m.challenger] += m.bond;
+        if (outcome == Outcome.SENT_HOME) return _beginNext(q);
+        isSlashed[m.set] = true;
         bytes32 lowest = _lowestPosition(m, q);
         _sendAllHome(q);
-        _tell(id, m.set, lowest, m.challenger);
+        _tell(id, m.set, lowest, isPools[id] ? address(0) : m.challenger); // a pool's word is no reason to be paid
     }
 
     // --- the queue ---

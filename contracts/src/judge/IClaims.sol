@@ -9,7 +9,7 @@ struct Claim {
     address holder; // who made the claim, and defends it
     bytes32 set; // the bond that the claim stands on: a slash ends every game about the same set
     bytes32 position; // the pay that a game holds up: `IGame.openGames` counts by it
-    bytes32 program; // Terms.program; never zero
+    bytes32 program; // Terms.program; zero where that has no trace of a step, and the round's pool decides
     bool isUpdateProof;
     uint16 seat;
     uint32 round;
@@ -40,9 +40,18 @@ interface IClaims {
     /// is lost. Only the game calls it, once a set.
     /// @param position the lowest of the game's and of those that waited behind it: a set's
     /// positions are in the order of rounds
+    /// @param challenger who is given a share; zero for nobody
     /// @dev It must do what can still be done and not revert, whatever happened to set or holder
     /// meanwhile. It has 2,000,000 gas; the game goes on without it if it reverts all the same.
     function slash(bytes32 set, bytes32 position, address challenger) external;
+
+    /// @notice A verifier of the claim's round says whether the claim is right. Only the game calls it.
+    /// @param played keccak of the game's claim
+    /// @return isRight what it says
+    /// @return decided whether enough have said so to end the game
+    function testify(uint256 gameId, bytes32 played, address account, bytes calldata testimony)
+        external
+        returns (bool isRight, bool decided);
 
     /// @notice Where what games owe an account is sent. It must not revert.
     function payeeOf(address account) external view returns (address);

@@ -68,6 +68,7 @@ abstract contract Network is Check {
     mapping(address account => bool) private _guilty;
     mapping(address account => uint256 key) private _keys; // of who came by `enrol`
     uint32 internal resetPeriod = 1; // of jobs that are created
+    uint64 internal stepNodes = 1; // of the same: 0 where no trace decides
     uint32 internal microBatches; // of a step of theirs
 
     function setUp() public virtual {
@@ -197,7 +198,7 @@ abstract contract Network is Check {
         // from.
         bytes32 initial = modelDigest(initialModel(), 0);
         bytes memory plain = abi.encodePacked(
-            uint8(1), uint64(0), uint64(0), uint32(80), uint32(10), microBatches, new bytes(122), initial
+            uint8(1), stepNodes, uint64(0), uint32(80), uint32(10), microBatches, new bytes(122), initial
         );
         return resetPeriod == 1 ? plain : abi.encodePacked(plain, resetPeriod, uint32(0), uint32(0));
     }

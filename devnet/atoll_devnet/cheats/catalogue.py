@@ -30,6 +30,13 @@ PROVIDER_CHEATS: Mapping[str, str] = {
     "partial": "trains one segment a round, says so, and wants to be paid for ever",
     "alternate": "trains one segment in every second round, so that all who do merge nothing",
     "wrong-work-tags": "trains honestly and invents the work tags that show it",
+    # what is sampled, in a job with a task
+    "pick-rollouts": "samples twice and keeps what has the higher rewards",
+    "stale-policy": "samples a whole round by the parameters that it began with",
+    "reward-one": "learns every completion as if it were the best of its group",
+    "edit-rollouts": "changes a token of each step's first completion",
+    "no-ids": "trains honestly and sends zeros for what it sampled",
+    "wrong-ids": "trains honestly and says that it sampled something else",
     # what is sent of it
     "sign-flip": "trains honestly and sends the update negated",
     "flip5": "trains honestly and sends -5 times its update",

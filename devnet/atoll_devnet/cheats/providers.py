@@ -17,6 +17,7 @@ from atoll_devnet.cheats import serving
 from atoll_node.behaviour import ProviderBehaviour, Train
 
 _TRAINING: Final = "atoll_devnet.cheats.training"
+_ROLLOUTS: Final = "atoll_devnet.cheats.rollouts"
 
 
 # --- what is trained, and what is sent of it ---
@@ -93,6 +94,42 @@ class WrongWorkTags(ProviderBehaviour):
     """Would have honest auditors lose their fees and slots."""
 
     train_function: Train = Task("cheat-wrong-work-tags.v1", _TRAINING)
+
+
+class PickRollouts(ProviderBehaviour):
+    """Learns from luckier rollouts than its draws."""
+
+    train_function: Train = Task("cheat-pick-rollouts.v1", _ROLLOUTS)
+
+
+class StalePolicy(ProviderBehaviour):
+    """Saves what it costs to generate by parameters that move."""
+
+    train_function: Train = Task("cheat-stale-policy.v1", _ROLLOUTS)
+
+
+class RewardOne(ProviderBehaviour):
+    """Has every completion learned, whatever it is worth."""
+
+    train_function: Train = Task("cheat-reward-one.v1", _ROLLOUTS)
+
+
+class EditRollouts(ProviderBehaviour):
+    """Plants a token a step."""
+
+    train_function: Train = Task("cheat-edit-rollouts.v1", _ROLLOUTS)
+
+
+class NoIds(ProviderBehaviour):
+    """Has its auditors generate anew."""
+
+    train_function: Train = Task("cheat-no-ids.v1", _ROLLOUTS)
+
+
+class WrongIds(ProviderBehaviour):
+    """Has its auditors check in vain, and generate anew."""
+
+    train_function: Train = Task("cheat-wrong-ids.v1", _ROLLOUTS)
 
 
 class SignFlip(ProviderBehaviour):
@@ -210,6 +247,12 @@ BEHAVIOURS: Mapping[str, type[ProviderBehaviour]] = {
     "partial": Partial,
     "alternate": Alternate,
     "wrong-work-tags": WrongWorkTags,
+    "pick-rollouts": PickRollouts,
+    "stale-policy": StalePolicy,
+    "reward-one": RewardOne,
+    "edit-rollouts": EditRollouts,
+    "no-ids": NoIds,
+    "wrong-ids": WrongIds,
     "sign-flip": SignFlip,
     "flip5": Flip5,
     "scale": Scale,

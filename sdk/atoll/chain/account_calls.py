@@ -129,6 +129,15 @@ class AccountCalls(CallBuilder):
         """
         return self.build("crowdedOut", evidence, contract="Game")
 
+    def testify(self, id: int, testimony: bytes) -> Call:
+        """Says of a claim whose job has no trace whether the caller's replay gave the same. Once so
+        many have said the same as certify a merge, the game is decided.
+
+        Args:
+            testimony: `abi.encode(Testimony)`.
+        """
+        return self.build("testify", id, testimony, contract="Game")
+
     def timeout(self, id: int) -> Call:
         """Ends a game in which who is to move has no time left. Anyone may call."""
         return self.build("timeout", id, contract="Game", permissionless=True)

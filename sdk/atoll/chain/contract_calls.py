@@ -19,7 +19,7 @@ from atoll.chain.round_calls import RoundCalls
 from atoll.errors import ProtocolError
 from atoll.protocol.audit_reports import AuditReport
 from atoll.protocol.call_structs import Certified, Having
-from atoll.protocol.claims import shown
+from atoll.protocol.claims import shown, testimony
 from atoll.protocol.games.calls import calldata
 from atoll.protocol.games.moves import Claim, Move
 from atoll.protocol.settled_rounds import SettledRound
@@ -125,6 +125,11 @@ class SettledCalls:
             record=self._settled.record,
             body=self._opened(id),
         )
+
+    def testify(self, game: int, claim: Claim, id: HolderId, *, is_right: bool) -> Call:
+        """What a member of the round's pool says of a claim about it that no trace decides."""
+        encoded = testimony(claim, self._settled.record, id, is_right=is_right)
+        return self._calls.testify(game, encoded)
 
     def dropped(self, id: HolderId, seat: SeatIndex) -> Call:
         """An opened *mismatch* was not challenged by its author."""

@@ -37,6 +37,7 @@ from atoll.protocol.events import (
     Ended,
     GatewayAnnounced,
     JobCreated,
+    Testified,
 )
 from atoll.protocol.game_records import parties
 from atoll.protocol.owners import Ownership, enter, ownership_of
@@ -413,7 +414,7 @@ class Fold:
             if isinstance(event, Challenged) and about is not None:
                 self._games[event.id] = about[0]
             return None if about is None else about[0]
-        if isinstance(event, GameMove | Began | Decided | Ended):
+        if isinstance(event, GameMove | Began | Testified | Decided | Ended):
             return self._games.get(event.id)
         return getattr(event, "job_id", None)
 

@@ -57,7 +57,7 @@ Text = Annotated[
     typer.Option(
         "--data",
         metavar="PATH",
-        help="Text files or folders, or hf://datasets/user/name.",
+        help="Text files or folders, or hf://datasets/user/name; prompts, of a job with a task.",
         callback=_existing_text,
     ),
 ]
@@ -110,7 +110,7 @@ def chosen_job(
     changes |= dict(map(parse_setting, settings or []))
     if data:
         # Text: an empty one, as of a variable that is not set, would be this folder as a path.
-        changes["data.paths"] = data
+        changes["data.paths" if spec.task is None else "task.prompts"] = data
     return spec.but(changes)
 
 

@@ -162,7 +162,7 @@ class Client(Connection):
         floors = await self._floors()
         is_open = bool(priced(chosen, floors)[0].left_out())
         async with asking(self.ask) as ask:
-            parts = PreparedParts(data, init, numerics or await machine_numerics(ask))
+            parts = PreparedParts(data, init, numerics or await machine_numerics(ask), text.task)
             measuring = ask if measured or is_open else None
             draft = await write_draft(key, chosen, parts, now, floors, ask=measuring)
             manifest = await with_program(draft.manifest, self.store, ask)

@@ -12,6 +12,7 @@ from atoll.job.plan import BondFloors, Figure, complete, filled, priced
 from atoll.job.spec import JobSpec
 from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.protocol.pay import budget
+from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.token_units import parts_of
 from atoll.protocol.types import JobId
 from atoll.service.pace import Pace
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PreparedParts:
-    """What a manifest says that nobody chooses; `init` None draws the first weights."""
+    """What a manifest says that nobody chooses; `init` None draws the first weights, `task` None
+    learns text.
+    """
 
     data: DataSpec
     init: InitSpec | None
     numerics: NumericsSpec
+    task: TaskSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ async def write_draft(
     """
     pace = None if ask is None else await measure(spec, parts, ask)
     spec, figures = priced(spec, floors) if pace is None else complete(spec, pace, floors)
-    manifest = spec.resolve(parts.data, parts.init, parts.numerics, now, decimals=floors.decimals)
+    prepared = (parts.data, parts.init, parts.numerics)
+    manifest = spec.resolve(*prepared, now, decimals=floors.decimals, task=parts.task)
     _check_budget(spec.money.budget, budget(manifest.terms) * parts_of(floors.decimals))
     return Draft(key, spec, manifest, figures, pace, floors=floors)
 
@@ -95,5 +100,5 @@ def _check_budget(most: int | None, price: int) -> None:
 async def measure(spec: JobSpec, parts: PreparedParts, ask: Ask) -> Pace:
     """The model's pace on this machine. Raises as `write_draft`."""
     # What is left out does not matter to a step.
-    manifest = filled(spec).resolve(parts.data, parts.init, parts.numerics, now=0)
+    manifest = filled(spec).resolve(parts.data, parts.init, parts.numerics, now=0, task=parts.task)
     return Pace(**await ask({"pace": manifest.to_bytes().hex()}))

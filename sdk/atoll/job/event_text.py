@@ -42,6 +42,7 @@ def concerns(event: ContractEvent, view: JobView) -> bool:
 _GAME: Final = (
     ev.Challenged,
     ev.Began,
+    ev.Testified,
     ev.Decided,
     ev.Ended,
     ev.StepsOpened,
@@ -351,6 +352,9 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
         " queue is full"
     ),
     ev.Began: lambda e, n: f"game {e.id} begins, about {n(e.holder)}",
+    ev.Testified: lambda e, n: (
+        f"game {e.id}: {n(e.member)} says that the claim is {'right' if e.is_right else 'false'}"
+    ),
     ev.StepsOpened: lambda e, n: f"game {e.id}: {len(e.states)} states of its steps are shown",
     ev.StepPicked: lambda e, n: f"game {e.id}: step {e.step} is disputed",
     ev.TracePosted: lambda e, n: f"game {e.id}: the step's {e.nodes} operations are posted",

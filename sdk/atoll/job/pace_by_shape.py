@@ -7,7 +7,7 @@ that is submitted names what a machine reproduces, and nothing here does.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from atoll.numerics.operation_counts import token_operations
 from atoll.numerics.state_layout import param_count
@@ -23,6 +23,11 @@ NOTE = (
 )
 
 
+GENERATION_PART: Final = 1.4
+"""Of a step's training: a token at a time takes about four times as long as one forward pass
+(`bench/rl.py`)."""
+
+
 async def answer_by_shape(question: dict[str, str]) -> Any:
     """What `atoll.train.answers` says, as far as a shape tells it."""
     match question:
@@ -36,10 +41,13 @@ async def answer_by_shape(question: dict[str, str]) -> Any:
 def pace_by_shape(manifest: Manifest) -> Pace:
     """Of a machine that computes as assumed; an update at its largest."""
     tokens = manifest.inner.batch * manifest.model.seq
+    training = tokens * token_operations(manifest.model) / OPERATIONS_A_SECOND
+    generation = GENERATION_PART * training if manifest.task is not None else 0.0
     return Pace(
-        step_seconds=tokens * token_operations(manifest.model) / OPERATIONS_A_SECOND,
+        step_seconds=training + generation,
         segment_seconds=0.0,
         parameters=param_count(manifest.model),
         timed_parameters=0,
         update_bytes=max_update_bytes(manifest) - HEADER_BYTES,
+        generation_seconds=generation,
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from atoll.errors import ConfigError, ManifestError
+from atoll.errors import ConfigError
 from atoll.job.asking import Ask, missing_extra
 from atoll.job.hub import local_model, local_text, local_tokenizer
 from atoll.job.spec import JobSpec
@@ -38,12 +38,12 @@ def prepare_text(
     spec: JobSpec,
     store: LocalStore,
     on_progress: OnProgress = untold,
-) -> PreparedData:
-    """Tokenises a spec's text into the store, pinned; what was done before is not done again.
+) -> PreparedData | PreparedProblems:
+    """Tokenises a spec's text into the store, pinned; what was done before is not done again. Of a
+    job with a task it is the prompts.
 
     Raises:
         ConfigError: no text is named.
-        ManifestError: the job is of a kind that no judge decides.
         DataUnusable: a file cannot be read, there is too little text, or the model's vocabulary
             is smaller than the tokenizer's.
         StorageError: the store cannot be written, or what is on the Hub not be fetched.
@@ -55,10 +55,7 @@ def prepare_text(
 
     chosen, model = spec.data, spec.model
     if spec.task is not None:
-        raise ManifestError(
-            "there is no game about generated text yet, so a job with [task] cannot be played",
-            next_step="leave [task] out, and train on the text of data.paths",
-        )
+        return prepare_task(spec, store)
     if not chosen.paths:
         step = "write data.paths into the job's file, as `atoll job new --data PATH` does"
         raise ConfigError("the job names no text", next_step=step)

@@ -80,6 +80,20 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "method": {"codec": "grid4"},
         "inner": {"lr": "0.0002", "steps": 32, "segment": 4, "batch": 8, "micro_batch": 1},
     },
+    # Adapters on the model of an init folder, by rewards of answers that are sampled.
+    "rl-lora": {
+        "name": "rl-lora",
+        "rounds": 8,
+        "lora": {
+            "rank": 8,
+            "alpha": "16",
+            "targets": ["q", "k", "v", "o", "gate", "up", "down"],
+        },
+        "task": {"group": 8, "new_tokens": 128},
+        "method": {"codec": "grid4"},
+        "inner": {"lr": "0.00005", "steps": 8, "segment": 1, "batch": 64, "micro_batch": 8},
+        "evaluate": {"batches": 0},
+    },
     # GPT-2's size and vocabulary (Radford et al. 2019), as a Llama.
     "gpt2-small": {
         "name": "gpt2-small",

@@ -23,7 +23,7 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.pay import budget
 from atoll.protocol.token_units import parts_of
 from atoll.protocol.types import Terms
-from atoll.service.pace import Pace, most_drawn
+from atoll.service.pace import HOUR, Pace, most_drawn, train_seconds
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
 """Gas at most of what a submission sends; `tests/integration/chain/test_client.py` measures it."""
@@ -48,6 +48,8 @@ class Quote:
         lasts_rounds: until a seat that lies in every round is found, on average; `loses_wei` what
             it loses then, that round's pay and the burnt part of its bond.
         cheat_cost_wei: what as many permanent cheats as the merge bears lose a round, on average.
+        seat_hours: of this machine, for all of a seat's rounds; generation_hours those of them that
+            generate, where a job has a task.
     """
 
     parameters: int
@@ -70,6 +72,8 @@ class Quote:
     loses_wei: int
     cheat_cost_wei: int
     kept_share: float | None
+    seat_hours: float
+    generation_hours: float
     warnings: tuple[str, ...]
     roles: tuple[RoleNeeds, ...]
 
@@ -106,6 +110,8 @@ def quote(draft: Draft, pace: Pace, fee_cap: int) -> Quote:
         loses_wei=deters.pay + deters.burnt,
         cheat_cost_wei=deters.cheat_cost,
         kept_share=pace.kept,
+        seat_hours=terms.rounds * train_seconds(manifest, pace) / HOUR,
+        generation_hours=terms.rounds * manifest.inner.steps * pace.generation_seconds / HOUR,
         warnings=warnings_of(draft, pace, deters),
         roles=(
             submitter_needs(draft, pace),

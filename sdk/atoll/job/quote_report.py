@@ -36,6 +36,7 @@ def report(draft: Draft, look: Quote) -> str:
         f"bonds      {tokens(terms.provider_bond)} a provider, {tokens(terms.verifier_bond)} "
         "a verifier",
         *_windows(terms, look),
+        *_rollouts(manifest, look),
         _safety(terms, manifest.robust.rule),
         *_deterred(look, Incentives.of(terms, draft.floors.winner_share_bps)),
         *(f"warning: {text}" for text in look.warnings),
@@ -67,6 +68,23 @@ def _windows(terms: Terms, look: Quote) -> list[str]:
         f"{d(look.result_final_seconds)} after the last one the result, but for open disputes",
         f"disputes   {d(terms.game_seconds)} of each side and {d(terms.move_seconds)} a move: "
         f"{d(challenge)} at most for one",
+    ]
+
+
+def _rollouts(manifest: Manifest, look: Quote) -> list[str]:
+    """What a job with a task generates and learns, and who decides what is disputed about it."""
+    task, inner = manifest.task, manifest.inner
+    if task is None:
+        return []
+    training = look.seat_hours - look.generation_hours
+    return [
+        f"rollouts   {task.prompts:,} prompts; a step answers {inner.batch // task.group} of them "
+        f"{task.group} times, with {task.new_tokens} tokens at most",
+        f"work       a seat generates for {look.generation_hours:.3g} h and trains for "
+        f"{training:.3g} h on this machine; an auditor that has its ids does not generate",
+        "judged     by votes, not by a game: there is none about generated text yet. A dispute is "
+        "decided by two thirds of the verifiers that were ready in the round, each by its own "
+        "replay; what they decide pays nobody (docs/rl.md)",
     ]
 
 

@@ -46,7 +46,7 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     key, now = key_of(spec, data, init), int(time.time())
     timed = find_spec("torch") is not None
     async with asking(None if timed else answer_by_shape) as ask:
-        found = PreparedParts(data, init, await machine_numerics(ask))
+        found = PreparedParts(data, init, await machine_numerics(ask), text.task)
         draft = await write_draft(key, spec, found, now, floors, ask=ask)
         return replace(
             draft, read=text.account, notes=(*pinned, *text.notes, *(() if timed else (NOTE,)))

@@ -85,14 +85,9 @@ class Rollouts:
         return Digest(sha256(_TAG + before + sha256(ids.tobytes()).digest()).digest())
 
 
-def ids_bytes(sampled: Mapping[int, Tensor], steps: int) -> bytes:
-    """A round's ids as its provider serves them: little-endian int32, step by step.
-
-    Raises ValueError where a step before the last is not there.
-    """
-    if sorted(sampled) != list(range(steps)):
-        raise ValueError(f"ids of {len(sampled)} steps, not of {steps}")
-    return b"".join(sampled[step].numpy().astype("<i4").tobytes() for step in range(steps))
+def ids_bytes(sampled: Mapping[int, Tensor]) -> bytes:
+    """Ids as a provider serves them: little-endian int32, step by step."""
+    return b"".join(ids.numpy().astype("<i4").tobytes() for _, ids in sorted(sampled.items()))
 
 
 def read_ids(raw: bytes, *, batch: int, seq: int) -> dict[int, Tensor]:

@@ -1,4 +1,5 @@
-"""The sections of an update: what moves the model, and what tells the next round its moments.
+"""The sections of an update: what moves the model, what tells the next round its moments, and
+what was sampled in the round.
 
 Rule of this file: whoever reads a job's updates knows every length, so nothing that a sender wrote
 is parsed into a size. Sections begin at whole pieces; the bytes between them are zero.
@@ -53,12 +54,14 @@ class UpdateLayout:
         delta: parameters that are sent.
         first: those whose first moment is told, None where there are none.
         factored: those whose second moment is.
+        sampled: bytes of the ids that a round samples; no merge reads them.
     """
 
     codec: CodecSpec
     delta: Layout
     first: Layout | None
     factored: FactoredLayout | None
+    sampled: int = 0
 
     @classmethod
     def of(cls, manifest: Manifest, shapes: Shapes, round: int) -> UpdateLayout:
@@ -70,6 +73,7 @@ class UpdateLayout:
             Layout.of(sent),
             Layout.of(shared.m) if shared.m else None,
             FactoredLayout(Layout.of(shared.v)) if shared.v else None,
+            manifest.sampled_bytes,
         )
 
     @cached_property
@@ -81,6 +85,8 @@ class UpdateLayout:
             lengths.append(codec.encoded_length(self.first))
         if self.factored is not None:
             lengths.append(self.factored.encoded_length)
+        if self.sampled:
+            lengths.append(self.sampled)
         return tuple(lengths)
 
     @property

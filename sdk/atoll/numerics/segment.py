@@ -18,7 +18,7 @@ from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.gradients import Gradients, StepInput
 from atoll.numerics.kernels.interface import CPU
 from atoll.numerics.problems import Problems
-from atoll.numerics.rollouts import Place, Sampler
+from atoll.numerics.rollouts import Place, Sampler, ids_bytes
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import StepResult, mix_in, state_roots, step_in_place
@@ -149,6 +149,11 @@ class SegmentRun:
     def digest(self) -> Digest:
         """Of the closing state; zero, which is nobody's, where a step was not finite."""
         return self.roots.digest() if self.is_finite else ZERO_DIGEST
+
+    @property
+    def sampled_bytes(self) -> bytes:
+        """The ids, as an update has them."""
+        return ids_bytes(self.sampled)
 
     @property
     def work_tag(self) -> Digest:

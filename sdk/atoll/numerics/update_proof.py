@@ -20,14 +20,20 @@ from atoll.protocol.method_spec import CodecSpec
 
 
 def close_round(
-    manifest: Manifest, model: GlobalState, last: SeatState, dither: DitherKey
+    manifest: Manifest,
+    model: GlobalState,
+    last: SeatState,
+    dither: DitherKey,
+    *,
+    sampled: bytes = b"",
 ) -> tuple[bytes, SeatState]:
     """The update proof: the update's canonical bytes, and the state that the seat carries on.
 
     The update is the codec's of global − last, plus the decayed feedback where the codec has it;
     what the bytes lack of that sum is `left` in the carried state. Where seats carry nothing
     of their own, the first moment in the same codec and the factored second moments come behind it.
-    `dither` is the seat's in the round.
+    `dither` is the seat's in the round. Where a job samples, `sampled` is what the seat did: the
+    last section, zero behind the last step.
 
     Global − last and not last − global: it is a pseudo-gradient, which the outer optimiser descends
     by (Reddi et al. 2021, arXiv:2003.00295).
@@ -41,7 +47,8 @@ def close_round(
     shared, exponents = moment_layout(manifest, model.shapes), model.moment_exponents
     del model  # which takes more than what follows
     moments = _moments(last, shared, exponents, manifest.codec, dither)
-    return joined(chain([first], moments)), carried_state
+    ids = [sampled.ljust(manifest.sampled_bytes, b"\0")] if manifest.sampled_bytes else []
+    return joined(chain([first], moments, ids)), carried_state
 
 
 def with_residual(

@@ -16,7 +16,7 @@ from atoll.errors import ProtocolError
 from atoll.protocol.call_structs import Later, Shown
 from atoll.protocol.checkpoint_commitments import StateRoots
 from atoll.protocol.game_records import bond_set, pay_position
-from atoll.protocol.games.moves import Claim
+from atoll.protocol.games.moves import CLAIM_TYPE, Claim
 from atoll.protocol.games.trees import root_from
 from atoll.protocol.hashing import accumulate_reveal, keccak256, sha256
 from atoll.protocol.open_rounds import SeatReveal
@@ -30,6 +30,7 @@ from atoll.protocol.types import (
     HolderId,
     Role,
     RoundIndex,
+    RoundRecord,
     SeatIndex,
     Terms,
     Wei,
@@ -54,6 +55,7 @@ _EVIDENCE: Final = (
     f"({_SHOWN},bool,uint32,bytes32,uint32,bytes,{_MODEL},"
     f"bytes,uint256,bytes32[],uint32,{_SHOWN},{_SHOWN}[])"
 )
+_TESTIMONY: Final = f"({CLAIM_TYPE},{_ROUND_RECORD},uint32,bool)"
 _NO_REVEAL: Final = (ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST, b"", b"")
 _NO_RECORD: Final = (*[ZERO_DIGEST] * 5, *[0] * 6)
 _NOTHING_SHOWN: Final[tuple[object, ...]] = (0, 0, 0, 0, _NO_RECORD, ZERO_DIGEST, [], _NO_REVEAL)
@@ -133,6 +135,11 @@ def _told(settled_round: SettledRound, seat: SeatIndex) -> SeatReveal:
 def _key_shown(settled_round: SettledRound, seat: SeatIndex) -> Digest:
     """The key of a seat's work tags; zero where nobody has shown it."""
     return settled_round.key_of(seat) or ZERO_DIGEST
+
+
+def testimony(claim: Claim, record: RoundRecord, member: HolderId, *, is_right: bool) -> bytes:
+    """`abi.encode(Testimony)`: what a member of the claim's round says of it."""
+    return encode([_TESTIMONY], [(astuple(claim), astuple(record), member, is_right)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +276,7 @@ class SeatStatements:
             holder=self.view.holders(role)[id].account,
             set=bond_set(job, role, id),
             position=pay_position(job, role, id, self._window.round),
-            program=terms.program,
+            program=terms.program if self.header.header.step_nodes else ZERO_DIGEST,
             is_update_proof=is_update_proof,
             seat=self.seat,
             round=round,

@@ -53,6 +53,13 @@ def _moved(view: JobView, event: GameMove, block: BlockRef) -> JobView:
     return _changed(view, event.id, moves=(*game.moves, event), clock=clock)
 
 
+def _testified(view: JobView, event: ev.Testified, block: BlockRef) -> JobView:
+    game = view.games.get(event.id)
+    if game is None:
+        return view
+    return _changed(view, event.id, testimonies=put(game.testimonies, event.member, event.is_right))
+
+
 def _decided(view: JobView, event: ev.Decided, block: BlockRef) -> JobView:
     return _changed(view, event.id, decided=event.outcome)
 
@@ -88,6 +95,7 @@ DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Picked: _moved,
     ev.NodePicked: _moved,
     ev.LeafPosted: _moved,
+    ev.Testified: _testified,
     ev.Decided: _decided,
     ev.Ended: _ended,
     ev.CrowdedOut: _crowded_out,

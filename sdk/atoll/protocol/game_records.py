@@ -6,7 +6,8 @@ follows from the contracts' events and their blocks alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from atoll.protocol.games.game_machine import Clock
@@ -14,6 +15,7 @@ from atoll.protocol.games.game_machine import Outcome as GameOutcome
 from atoll.protocol.games.moves import Claim
 from atoll.protocol.played import is_holders_turn
 from atoll.protocol.types import (
+    ZERO_DIGEST,
     Address,
     Digest,
     HolderId,
@@ -39,7 +41,8 @@ class GameRecord:
         began_at: unix seconds of its beginning; 0 while it waits.
         clock: what time is left; None while it waits.
         moves: the parties' events, in the chain's order.
-        decided: by the contract's computation; it pays once somebody concludes the game.
+        decided: by the contract's computation, or the pool; it pays once somebody concludes it.
+        testimonies: what members of the round's pool say of the claim, where no trace decides.
     """
 
     id: int
@@ -52,6 +55,12 @@ class GameRecord:
     moves: tuple[ContractEvent, ...] = ()
     decided: GameOutcome = GameOutcome.NONE
     outcome: GameOutcome = GameOutcome.NONE
+    testimonies: Mapping[Address, bool] = field(default_factory=dict)
+
+    @property
+    def is_pools(self) -> bool:
+        """Whether nobody has a move, and the round's pool says who is right."""
+        return self.claim.program == ZERO_DIGEST
 
     @property
     def is_open(self) -> bool:
@@ -65,9 +74,13 @@ class GameRecord:
 
     @property
     def deadline(self) -> int:
-        """Unix seconds from which who is to move has lost; 0 where nobody is to move."""
+        """Unix seconds from which who is to move has lost, or a pool has not decided; 0 where no
+        clock runs.
+        """
         if self.clock is None or not self.is_open or self.decided:
             return 0
+        if self.is_pools:
+            return self.clock.deadline(is_holders=True) + self.clock.challenger
         return self.clock.deadline(self.is_holders_turn)
 
 

@@ -241,9 +241,10 @@ class Manifest(Spec):
             return
         task, data = self.task, self.data
         task.check_model(self.model.seq, self.model.vocab, self.inner.batch)
-        sampled = 4 * self.inner.steps * self.inner.batch * (self.model.seq + 1)
-        if sampled > MAX_SAMPLED_BYTES:
-            raise ValueError(f"a round's ids have {sampled} bytes, at most {MAX_SAMPLED_BYTES}")
+        if self.sampled_bytes > MAX_SAMPLED_BYTES:
+            raise ValueError(
+                f"a round's ids have {self.sampled_bytes} bytes, at most {MAX_SAMPLED_BYTES}"
+            )
         if self.inner.dropout != "0":
             raise ValueError("what is generated without dropout is not learned with it")
         if data.masked or data.aligned or data.is_evaluated or data.eval_cid is not None:
@@ -252,6 +253,13 @@ class Manifest(Spec):
             raise ValueError(f"the data are not {task.words(self.model.vocab)} words of prompts")
         if data.most_tokens < task.least_values(self.model.vocab):
             raise ValueError(f"a word of {data.dtype} does not hold a row's numbers")
+
+    @property
+    def sampled_bytes(self) -> int:
+        """Of the ids that a seat samples in a round, an int32 each; 0 where text is learned."""
+        if self.task is None:
+            return 0
+        return 4 * self.inner.steps * self.inner.batch * (self.model.seq + 1)
 
     def _check_rule_of_codec(self) -> None:
         if not self.codec.properties.is_merged_by(self.robust.properties):

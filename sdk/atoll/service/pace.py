@@ -35,7 +35,8 @@ class Pace:
     """What was measured (`atoll.train.measure_pace`); seconds on this machine, bytes.
 
     Attributes:
-        step_seconds: of a step of the whole batch.
+        step_seconds: of a step of the whole batch, its generation too.
+        generation_seconds: of these, what a step's rollouts take; 0 where text is learned.
         segment_seconds: what a segment costs besides its steps.
         timed_parameters: of the model that was timed: a smaller one where the job's is too large, 0
             where none was.
@@ -49,11 +50,12 @@ class Pace:
     timed_parameters: int
     update_bytes: int
     kept: float | None = None
+    generation_seconds: float = 0.0
 
     def by(self, part: float) -> Pace:
         """That of a machine that takes such a part of the seconds."""
-        seconds = {name: part * getattr(self, name) for name in ("step_seconds", "segment_seconds")}
-        return replace(self, **seconds)
+        names = ("step_seconds", "segment_seconds", "generation_seconds")
+        return replace(self, **{name: part * getattr(self, name) for name in names})
 
     @property
     def source(self) -> str:

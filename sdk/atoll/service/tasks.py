@@ -6,14 +6,18 @@ store, which the worker opens by its folder.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+
+from torch import Tensor
 
 from atoll.aggregation.distances import distances
 from atoll.aggregation.merge_round import merge_updates
 from atoll.aggregation.stated_merge import MergedLayout
-from atoll.errors import MalformedUpdate
+from atoll.errors import MalformedUpdate, StorageError
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.pieces import ByteSlices, root_of_update
+from atoll.numerics.rollouts import read_ids
 from atoll.numerics.sections import UpdateLayout
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.losses import loss_bytes
@@ -254,17 +258,35 @@ def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs a seat's round again; `model` is the CID of the global state that it opened from."""
     pin_torch()
     store = LocalStore(store_dir)
+    manifest = Manifest.from_bytes(command.manifest)
     rounds: list[EarlierSaid | DoReplay] = [*command.earlier, command]
     claims = [
         RevealedRound(
             CheckpointCommitments.from_bytes(revealed.checkpoint_commitments),
             revealed.update_root,
             revealed.model,
+            sampled=_sampled(revealed, manifest, store),
         )
         for revealed in rounds
     ]
     claimed = replace(claims.pop(), earlier=tuple(claims))
     return replay_seat(task_of(command, model), claimed, store)
+
+
+def _sampled(
+    revealed: EarlierSaid | DoReplay, manifest: Manifest, store: LocalStore
+) -> Mapping[int, Tensor]:
+    """What a seat says it sampled, where its update is here."""
+    if not revealed.update:
+        return {}
+    try:
+        data = FileSlices(store, Cid.from_bytes(revealed.update), max_update_bytes(manifest))
+        if root_of_update(data) != revealed.update_root:
+            return {}
+        ids = data[max(0, len(data) - manifest.sampled_bytes) : len(data)]
+    except (*UNFETCHABLE_CONTENT, StorageError):
+        return {}
+    return read_ids(ids, batch=manifest.inner.batch, seq=manifest.model.seq)
 
 
 def task_of(command: DoReplay, model: bytes) -> TrainTask:

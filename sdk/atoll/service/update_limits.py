@@ -17,4 +17,5 @@ def max_update_bytes(manifest: Manifest) -> int:
     """No canonical update of this job is larger."""
     width = manifest.codec.properties.bytes_per_value
     changes, factored = width * trained_count(manifest), 4 * moment_layout(manifest).factored
-    return changes + first_moment_bytes(manifest) + factored + HEADER_BYTES
+    sampled = manifest.sampled_bytes
+    return changes + first_moment_bytes(manifest) + factored + sampled + HEADER_BYTES

@@ -13,16 +13,17 @@ import re
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from libipld import decode_dag_cbor
 
 from atoll.errors import StorageError
-from atoll.protocol.canonical import CidLink, encode
+from atoll.protocol.canonical import CidLink, Ipld, encode
+from atoll.protocol.manifest import MAX_SAMPLED_BYTES
 from atoll.protocol.types import Digest, RoundIndex
-from atoll.storage.cid import DAG_CBOR
+from atoll.storage.cid import DAG_CBOR, Cid
 from atoll.storage.garbage_collection import SPARE
 from atoll.storage.local import LocalStore
 from atoll.storage.pins import Pin
@@ -53,6 +54,7 @@ class Checkpoint:
         losses: of each step, nats a token.
         seconds: wall time of the steps.
         state: binary CID of the last state's bytes, where they are kept.
+        sampled: ids of all steps, as the update has them; empty where a job learns text.
     """
 
     states: tuple[Digest, ...] = ()
@@ -60,6 +62,7 @@ class Checkpoint:
     losses: tuple[float, ...] = ()
     seconds: float = 0.0
     state: bytes = b""
+    sampled: bytes = field(default=b"", repr=False)
 
     @property
     def segments(self) -> int:
@@ -73,12 +76,19 @@ class Checkpoint:
             work_tags=(*self.work_tags, segment.work_tag),
             losses=(*self.losses, *segment.losses),
             seconds=self.seconds + segment.seconds,
+            sampled=self.sampled + segment.sampled_bytes,
         )
 
-    def to_bytes(self, work: Digest) -> bytes:
-        """The record: a DAG-CBOR block that names the work and links to the state."""
+    def to_bytes(self, work: Digest, sampled: bytes = b"") -> bytes:
+        """The record: a DAG-CBOR block that names the work and links to the state.
+
+        Args:
+            sampled: binary CID of what was sampled, where anything was.
+        """
+        ids: dict[str, Ipld] = {"sampled": CidLink(sampled)} if sampled else {}
         return encode(
-            {
+            ids
+            | {
                 "work": work,
                 "states": b"".join(self.states),
                 "work_tags": b"".join(self.work_tags),
@@ -176,7 +186,8 @@ class Checkpoints:
                 log.warning("no room for a checkpoint", reason=self._reason, bytes=size)
                 return
             kept = replace(done, state=self._store.add_pieces(pieces).to_bytes())
-            record = self._store.add_block(kept.to_bytes(self._work), DAG_CBOR)
+            ids = self._store.add_bytes(done.sampled).to_bytes() if done.sampled else b""
+            record = self._store.add_block(kept.to_bytes(self._work, ids), DAG_CBOR)
             self._store.pin(record, self._reason)
             self._kept.append((kept, Pin(0, record, self._reason)))
             for _, old in self._kept[:-KEPT]:
@@ -219,12 +230,17 @@ def _read(store: LocalStore, pin: Pin, work: Digest) -> Checkpoint | None:
             tuple(value for (value,) in struct.iter_unpack(">d", plain["losses"])),
             struct.unpack(">d", plain["seconds"])[0],
             plain["state"],
+            _sampled(store, plain.get("sampled")),
         )
     except (StorageError, ValueError, LookupError, TypeError, struct.error) as error:
         log.warning("a checkpoint is damaged", reason=pin.reason, cause=str(error))
         return None
     is_whole = len(checkpoint.states) == len(checkpoint.work_tags) > 0
     return checkpoint if is_whole and plain["work"] == work else None
+
+
+def _sampled(store: LocalStore, cid: bytes | None) -> bytes:
+    return store.read_bytes(Cid.from_bytes(cid), MAX_SAMPLED_BYTES) if cid else b""
 
 
 def _digests(data: bytes) -> tuple[Digest, ...]:

@@ -17,10 +17,13 @@ from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.registry import seat_codec
 from atoll.numerics.codec.vector_layout import Layout
 from atoll.numerics.frozen_base import freeze
+from atoll.numerics.generate import Generator, Request, generate
 from atoll.numerics.init import initial_global_state, initial_params
+from atoll.numerics.kernels.exact import ExactOps
 from atoll.numerics.kernels.interface import CPU
 from atoll.numerics.operation_counts import token_operations
 from atoll.numerics.ops import operations
+from atoll.numerics.sampling import Draw
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.sections import UpdateLayout
 from atoll.numerics.segment import Course, run_segment
@@ -37,6 +40,7 @@ from atoll.numerics.tensors import tree_root
 from atoll.numerics.tokens import DTYPES
 from atoll.protocol.manifest import InitSpec, Manifest
 from atoll.protocol.model_spec import LoraSpec, ModelSpec
+from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.types import ZERO_DIGEST, SeatIndex
 
 MAX_TIMED = 3_000_000
@@ -46,6 +50,8 @@ MAX_TIMED_GPU, SEQ_TIMED_GPU = 60_000_000, 1024
 MAX_FIRST, SEQ_FIRST, BATCH_FIRST, FIRST_STEPS = 200_000, 32, 4, 8
 """Parameters, positions, sequences and steps of the training that shows what a job's first grid
 keeps of an update: which hangs on rates, optimiser and codec, and hardly on the size."""
+GENERATED_AT_ONCE = 8
+"""Sequences: of one alone a token takes as long as of a few."""
 MIN_SECONDS = 1.0
 """Steps are repeated for this long."""
 
@@ -83,6 +89,7 @@ class Measured(TypedDict):
     parameters: int
     timed_parameters: int
     update_bytes: int
+    generation_seconds: float
 
 
 def measure(manifest: Manifest) -> Measured:
@@ -94,20 +101,38 @@ def measure(manifest: Manifest) -> Measured:
     once = inner.model_copy(update=single)
     codec = manifest.codec.model_copy(update={"overlap": 0})
     changes = {"model": timed, "inner": once, "codec": codec, "lora": _fitting(manifest, timed)}
-    trial = manifest.model_copy(update=changes)
+    trial = manifest.model_copy(update=changes | {"task": None})
     step, besides = _times(trial)
     sizes = token_operations(model) * model.seq, token_operations(timed) * timed.seq
     by_operations = sizes[0] / sizes[1]
     by_size = trained_count(manifest) / trained_count(trial)
     shapes = trained_shapes(manifest)
     rounds = (UpdateLayout.of(manifest, shapes, r) for r in range(manifest.codec.fragments))
+    generation = by_operations * inner.batch * _sequence_seconds(trial, manifest.task)
     return {
-        "step_seconds": step * by_operations * inner.micro_batches,
+        "step_seconds": step * by_operations * inner.micro_batches + generation,
         "segment_seconds": besides * by_size,
         "parameters": param_count(model),
         "timed_parameters": param_count(timed),
         "update_bytes": max(each.encoded_length for each in rounds),
+        "generation_seconds": generation,
     }
+
+
+def _sequence_seconds(trial: Manifest, task: TaskSpec | None) -> float:
+    """Of a sequence's generation, of several at a time; 0 without a task."""
+    if task is None:
+        return 0.0
+    recipe = _recipe(trial)
+    ops = recipe.ops
+    assert isinstance(ops, ExactOps)
+    params = initial_global_state(trial.model_copy(update={"init": InitSpec.drawn(0)})).params
+    generator = Generator.of(params, trial.model, ops, recipe.base)
+    new_tokens = min(task.new_tokens, trial.model.seq - 1)
+    request = Request(
+        prompts=[[0]] * GENERATED_AT_ONCE, new_tokens=new_tokens, draw=Draw((0, 0), 0)
+    )
+    return seconds_of(lambda: generate(generator, request), warm_ups=0) / GENERATED_AT_ONCE
 
 
 def _fitting(manifest: Manifest, timed: ModelSpec) -> LoraSpec | None:
@@ -140,7 +165,7 @@ def kept_share(manifest: Manifest) -> float:
     inner = manifest.inner.model_copy(update={"batch": batch, "micro_batch": batch, "lanes": 1})
     codec = manifest.codec.model_copy(update={"overlap": 0})
     small = {"model": model, "inner": inner, "lora": _fitting(manifest, model), "codec": codec}
-    trial = manifest.model_copy(update=small | {"init": InitSpec.drawn(0)})
+    trial = manifest.model_copy(update=small | {"init": InitSpec.drawn(0), "task": None})
     is_shared = inner.properties.moves_by_gradient
     same = trained_count(trial) / trained_count(manifest) if is_shared else 1.0
     return _kept(trial, math.sqrt(same))

@@ -268,10 +268,14 @@ class _Audit:
         """Runs a round before the audited one, its update proof too; `states` has its last state
         then."""
         course, run = course_of(task, self.store), comparison.earlier(claimed)
+        sampled = b""
         for index in range(claimed.checkpoint_commitments.segments):
-            states.append(run(states, index, course).state)
+            segment = run(states, index, course)
+            states.append(segment.state)
+            sampled += segment.sampled_bytes
+            del segment
         model = model_of(task, self.store)
-        update, _ = close_round(task.manifest, model, states[0], task.dither)
+        update, _ = close_round(task.manifest, model, states[0], task.dither, sampled=sampled)
         ours = root_of_update(update)
         if ours != claimed.update_root:
             raise _Mismatch(task.round_id.round, claimed.checkpoint_commitments.segments, ours)

@@ -13,11 +13,9 @@ What stays on disk to go on from is `resume`'s, and decides no bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-
-from torch import Tensor
 
 from atoll.numerics.codec.grid_rounding import NonFiniteDeltaError
 from atoll.numerics.pieces import root_of_update
@@ -42,8 +40,8 @@ class TrainedRound:
         seconds_in_steps: wall time of the steps; `seconds_before` those of them that a checkpoint
             brought, which another call ran.
         diverged: whether a step that was not finite ended it.
-        sampled: ids by step, of the steps that this call ran; who has them repeats the training and
-            not the generation.
+        sampled: ids of all steps, as the update has them: who has them repeats the training and not
+            the generation.
     """
 
     states: tuple[Digest, ...]
@@ -53,7 +51,7 @@ class TrainedRound:
     seconds_in_steps: float
     seconds_before: float = 0.0
     diverged: bool = False
-    sampled: Mapping[int, Tensor] = field(default_factory=dict)
+    sampled: bytes = field(default=b"", repr=False)
 
     @property
     def segments(self) -> int:
@@ -100,7 +98,6 @@ def train_round(
     start = resumed(task, store, keeping.checkpoints, opened=opened)
     states, progress = start.states, start.progress
     course = course_of(task, store)
-    sampled: dict[int, Tensor] = {}
     while progress.segments < task.most_segments:
         if progress.segments and is_enough(progress.segments):
             break
@@ -115,10 +112,9 @@ def train_round(
             return replace(finite, diverged=True)
         states.append(segment.state)
         progress = progress.plus(segment)
-        sampled |= segment.sampled
         del segment
         keeping.after_segment(task, progress, states[0])
-    update = _pseudo_gradient(task, store, states) if progress.segments else b""
+    update = _pseudo_gradient(task, store, states, progress.sampled) if progress.segments else b""
     return TrainedRound(
         states=progress.states,
         work_tags=progress.work_tags,
@@ -126,11 +122,13 @@ def train_round(
         losses=progress.losses,
         seconds_in_steps=progress.seconds,
         seconds_before=start.progress.seconds,
-        sampled=sampled,
+        sampled=progress.sampled,
     )
 
 
-def _pseudo_gradient(task: TrainTask, store: LocalStore, states: list[SeatState]) -> bytes:
+def _pseudo_gradient(
+    task: TrainTask, store: LocalStore, states: list[SeatState], sampled: bytes
+) -> bytes:
     """Δ = θ(t−1) − θ as the codec writes it; none where a value of it is not finite.
 
     The segments stand then, and are paid: every step was finite, and what overflowed in the
@@ -138,6 +136,6 @@ def _pseudo_gradient(task: TrainTask, store: LocalStore, states: list[SeatState]
     """
     with suppress(NonFiniteDeltaError):
         # Nobody else has the model, so that it is let go once the difference is written.
-        update, _ = close_round(task.manifest, model_of(task, store), states.pop(), task.dither)
-        return update
+        model, last = model_of(task, store), states.pop()
+        return close_round(task.manifest, model, last, task.dither, sampled=sampled)[0]
     return b""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from eth_abi.abi import decode
 from tests.support.contracts import Refused
+from tests.support.identities import digest
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.protocol.test_claims import MODEL, PROGRAM, SEAT, TERMS, played, said_of
 
@@ -101,7 +102,7 @@ def claim_about(
         holder=view.providers[about].account,
         set=bond_set(view.job_id, Role.PROVIDER, about),
         position=pay_position(view.job_id, Role.PROVIDER, about, RoundIndex(window)),
-        program=ZERO_DIGEST,
+        program=digest("program"),
         is_update_proof=is_update_proof,
         seat=seat,
         round=window,

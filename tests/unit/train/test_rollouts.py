@@ -15,18 +15,23 @@ from torch import Tensor
 
 from atoll.errors import ManifestError
 from atoll.numerics.problems import Problem, written
-from atoll.numerics.rollouts import Place, Rollouts, Sampler, ids_bytes, read_ids
+from atoll.numerics.rollouts import Place, Rollouts, Sampler, read_ids
+from atoll.numerics.sections import UpdateLayout
 from atoll.numerics.segment import Course, run_segment
 from atoll.numerics.state import SeatState
-from atoll.numerics.state_layout import seat_layout
+from atoll.numerics.state_layout import seat_layout, trained_shapes
 from atoll.protocol.canonical import encode
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.types import ZERO_DIGEST
+from atoll.service.update_limits import max_update_bytes
 from atoll.storage.local import LocalStore
 from atoll.train.data import write_tokens
 from atoll.train.initial_model import open_initial_state
+from atoll.train.own_run import program_header
 from atoll.train.replay import RevealedRound, replay_seat
+from atoll.train.resume import Keeping, checkpoints_of
+from atoll.train.rollout_figures import figures_of
 from atoll.train.round import train_round
 from atoll.train.seat_task import TrainTask, course_of, run_alone
 from atoll.train.second_run import run_by_reference
@@ -109,7 +114,7 @@ def test_ids_that_are_right_spare_the_generation(
     task: TrainTask, store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained = train_round(task, store)
-    raw = ids_bytes(trained.sampled, steps=4)
+    raw = trained.sampled
     assert len(raw) == 4 * 8 * (SEQ + 1) * 4
     ids = read_ids(raw + b"more", batch=8, seq=SEQ)
     claimed = RevealedRound(trained.checkpoint_commitments(KEY), trained.update_root, sampled=ids)
@@ -122,11 +127,9 @@ def test_ids_that_are_false_convict_nobody_and_spare_nobody(
 ) -> None:
     trained = train_round(task, store)
     commitments = trained.checkpoint_commitments(KEY)
-    false = {step: torch.zeros_like(ids) for step, ids in trained.sampled.items()}
+    false = read_ids(bytes(len(trained.sampled)), batch=8, seq=SEQ)
     claimed = RevealedRound(commitments, trained.update_root, sampled=false)
     assert replay_seat(task, claimed, store).work_tags == trained.work_tags
-    with pytest.raises(ValueError, match="ids of 4 steps"):
-        ids_bytes(trained.sampled, steps=5)
 
 
 def test_a_seat_that_edits_its_rollouts_is_found_with_its_ids_and_without(
@@ -143,7 +146,7 @@ def test_a_seat_that_edits_its_rollouts_is_found_with_its_ids_and_without(
         patch.setattr("atoll.numerics.segment.Sampler", Editing)
         cheat = train_round(task, store)
     claimed = RevealedRound(cheat.checkpoint_commitments(KEY), cheat.update_root)
-    for ids in ({}, cheat.sampled):
+    for ids in ({}, read_ids(cheat.sampled, batch=8, seq=SEQ)):
         assert replay_seat(task, replace(claimed, sampled=ids), store).mismatch_at == 1
 
 
@@ -166,6 +169,57 @@ def test_ids_that_are_wrong_change_nothing(task: TrainTask, store: LocalStore, w
     other = sampled(task, replace(course, sampled={0: said}), state)
     assert torch.equal(other.ids, right.ids)
     assert (other.drawn, other.rewards) == (right.drawn, right.rewards)
+
+
+def test_ids_are_the_last_section_of_an_update(task: TrainTask, store: LocalStore) -> None:
+    trained, half = train_round(task, store), train_round(replace(task, segments=1), store)
+    layout = UpdateLayout.of(task.manifest, trained_shapes(task.manifest), round=0)
+    assert len(trained.update) == layout.encoded_length
+    size = task.manifest.sampled_bytes
+    assert size == len(trained.sampled)
+    assert trained.update[-size:] == trained.sampled
+    assert half.update[-size:] == trained.sampled[: size // 2] + bytes(size // 2)
+    assert len(trained.update) <= max_update_bytes(task.manifest)
+
+
+def test_what_ids_are_worth_is_known_without_a_model(task: TrainTask, store: LocalStore) -> None:
+    seen: list[Rollouts] = []
+
+    class Seeing(Sampler):
+        def rollouts(
+            self, params: Mapping[str, Tensor], place: Place, claimed: Tensor | None = None
+        ) -> Rollouts:
+            seen.append(super().rollouts(params, place, claimed))
+            return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("atoll.numerics.segment.Sampler", Seeing)
+        trained = train_round(task, store)
+    figures = figures_of(task, trained.sampled, store)
+    assert figures is not None
+    rewards = [reward for made in seen for reward in made.rewards]
+    assert figures.reward == sum(rewards) / len(rewards) / 1000
+    assert figures.length == sum(int((made.targets >= 0).sum()) for made in seen) / len(rewards)
+    learns = [bool(made.weights[at : at + 4].any()) for made in seen for at in (0, 4)]
+    assert figures.spread == sum(learns) / len(learns)
+    assert figures_of(task, b"", store) is None
+
+
+def test_other_ids_in_an_update_are_another_update(task: TrainTask, store: LocalStore) -> None:
+    trained = train_round(task, store)
+    edited = replace(trained, update=trained.update[:-1] + b"\1")
+    claimed = RevealedRound(edited.checkpoint_commitments(KEY), edited.update_root)
+    said = replay_seat(task, claimed, store)
+    assert (said.mismatch_at, said.own) == (2, trained.update_root)
+
+
+def test_a_round_that_goes_on_has_all_its_ids(task: TrainTask, store: LocalStore) -> None:
+    whole = train_round(task, store)
+    checkpoints = checkpoints_of(task, store, share=0)
+    train_round(replace(task, segments=2), store, keeping=Keeping(checkpoints))
+    again = train_round(task, store, keeping=Keeping(checkpoints_of(task, store, share=0)))
+    assert again.seconds_before > 0
+    assert (again.sampled, again.update_root) == (whole.sampled, whole.update_root)
 
 
 def test_what_is_learned_are_the_sampled_tokens(task: TrainTask, store: LocalStore) -> None:
@@ -217,8 +271,9 @@ def test_a_job_of_text_has_no_task_and_no_null(task: TrainTask) -> None:
         Manifest.from_bytes(encode(plain | {"task": None}))
 
 
-def test_no_judge_decides_it_yet(task: TrainTask) -> None:
-    from atoll.train.own_run import program_header
-
-    with pytest.raises(ManifestError, match="no game"):
-        program_header(task.manifest, ZERO_DIGEST)
+def test_its_program_has_no_trace(task: TrainTask) -> None:
+    shown = program_header(task.manifest, ZERO_DIGEST)
+    assert (shown.leaves, shown.proof) == (1, ())
+    header = shown.header
+    assert (header.step_nodes, header.update_proof_nodes, header.fragments) == (0, 0, ())
+    assert (header.steps, header.segment, header.micro_batches) == (4, 2, 2)

@@ -111,15 +111,17 @@ def deadlines(rows: Sequence[Row], view: JobView, now: int) -> list[dict[str, An
         if row["until"] > now
     ]
     running += [
-        {"text": f"game {game.id}: {_mover(game)} to move", "until": game.deadline}
+        {"text": f"game {game.id}: {_awaited(game)}", "until": game.deadline}
         for game in view.games.values()
         if game.deadline > now
     ]
     return sorted(running, key=lambda item: (item["until"], item["text"]))
 
 
-def _mover(game: GameRecord) -> str:
-    return "the holder" if game.is_holders_turn else "the challenger"
+def _awaited(game: GameRecord) -> str:
+    if game.is_pools:
+        return "the round's verifiers to say who is right"
+    return "the holder to move" if game.is_holders_turn else "the challenger to move"
 
 
 def _grid(ledger: Ledger, name: Names) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from atoll.protocol.events.game_events import (
     Picked,
     StepPicked,
     StepsOpened,
+    Testified,
     TracePosted,
 )
 from atoll.protocol.events.job_events import (
@@ -157,6 +158,7 @@ __all__ = [
     "StepsOpened",
     "Stopped",
     "Struck",
+    "Testified",
     "TracePosted",
     "UnbondStarted",
     "Unlocked",
@@ -224,6 +226,7 @@ ContractEvent = (
     | Slashed
     | Challenged
     | Began
+    | Testified
     | Decided
     | Ended
     | CrowdedOut
@@ -298,6 +301,7 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "Slashed": Slashed,
     "Challenged": Challenged,
     "Began": Began,
+    "Testified": Testified,
     "Decided": Decided,
     "Ended": Ended,
     "CrowdedOut": CrowdedOut,

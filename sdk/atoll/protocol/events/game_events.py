@@ -40,8 +40,17 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
+class Testified:
+    """A verifier of the claim's round says whether the claim is right, in a game without moves."""
+
+    id: int
+    member: Address
+    is_right: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
-    """A proof decided a game."""
+    """A proof, or the round's pool, decided a game."""
 
     id: int
     outcome: GameOutcome

@@ -249,6 +249,8 @@ def _takes_our_time(state: State[S], game: GameRecord) -> bool:
     claim, clock = game.claim, game.clock
     if clock is None or not game.deadline or state.me not in (claim.holder, game.challenger):
         return False
+    if game.is_pools:
+        return False  # nobody has a move
     if state.entries.of(SendMove, game.id, len(game.moves)) is not None:
         return False  # we have no move
     is_late = state.now >= clock.since + clock.move

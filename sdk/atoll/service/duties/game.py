@@ -246,10 +246,13 @@ def _next(state: State[S], game: GameRecord, function: Play) -> AnyCommand | Non
     if not game.deadline:
         return None
     mine = state.me == (game.claim.holder if game.is_holders_turn else game.challenger)
+    if game.is_pools:
+        mine = state.me != game.challenger  # who wants its bond back; nobody has a move
     if not mine:
         late = state.now >= game.deadline
         return SendTimeOut(game.id, len(game.moves)) if late else None
-    return _move(state, game, function) if state.now < game.deadline else None
+    has_move = state.now < game.deadline and not game.is_pools
+    return _move(state, game, function) if has_move else None
 
 
 def _move(state: State[S], game: GameRecord, function: Play) -> SendMove | None:

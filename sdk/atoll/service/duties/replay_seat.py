@@ -1,16 +1,19 @@
 """Replays a seat's settled round whole, with what it comes from: an auditor's duty, anyone's right.
 
-Rule of this file: nothing is fetched from the provider. The model is certified, the data are the
-manifest's, and what was revealed is on the chain.
+Rule of this file: nothing that decides is fetched from the provider. The model is certified, the
+data are the manifest's, and what was revealed is on the chain. What a seat says it sampled is in
+its update, and is checked: without it the same takes longer.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
 import structlog
 
+from atoll.errors import AtollError
 from atoll.protocol.audit_reports import AuditEntry
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.manifest import Manifest
@@ -23,6 +26,8 @@ from atoll.service.duties.fetch_model import model_of_round
 from atoll.service.entries import Done, Entry
 from atoll.service.machine import State
 from atoll.service.task import Task
+from atoll.service.update_limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 Replay: TypeAlias = "Task[[DoReplay, bytes, str], SeatReplay]"
 """A worker's function that replays a seat."""
+IDS_PART: Final = 8
+"""So large a part of AUDIT is waited for what a seat says it sampled: making it takes the rest."""
 REPLAY: Final[Replay] = Task("replay-seat.v1", "atoll.service.tasks")
 log = structlog.get_logger("atoll.replay")
 
@@ -60,6 +67,7 @@ class EarlierSaid:
     Attributes:
         model: digest of what the round opened from, as certified; None in round 0. `cid` is where
             that is, once it is in the store.
+        update: where the seat's update should be; empty where a job samples nothing.
     """
 
     round: RoundIndex
@@ -68,6 +76,7 @@ class EarlierSaid:
     update_root: Digest
     model: Digest | None
     cid: bytes = b""
+    update: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,7 @@ class DoReplay(Work[SeatReplayed]):
         model: digest of what the round opened from, as certified; None in round 0.
         function: the worker's function that replays.
         earlier: the rounds that the seat's state comes from, the oldest first.
+        update: as in these.
     """
 
     kind: ClassVar[str] = "replay.v1"
@@ -93,6 +103,7 @@ class DoReplay(Work[SeatReplayed]):
     manifest: bytes
     function: Replay = REPLAY
     earlier: tuple[EarlierSaid, ...] = ()
+    update: bytes = b""
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -104,6 +115,7 @@ class DoReplay(Work[SeatReplayed]):
         cids = [await model_of_round(effects, view, e.round, self.manifest) for e in self.earlier]
         found_at = zip(self.earlier, cids, strict=True)
         earlier = tuple(replace(start, cid=cid) for start, cid in found_at)
+        await self._get_updates(effects, view)
         log.info("replays", **where, segments=self._segments_said, earlier_rounds=len(earlier))
         call = self.function(replace(self, earlier=earlier), model, effects.store_dir)
         due = view.settled[self.round_id.round].clock.audit_end
@@ -127,6 +139,19 @@ class DoReplay(Work[SeatReplayed]):
             log.info("mismatch", **where, what=what)
         return Done(SeatReplayed(entry, work.work_tags, work.seconds, before))
 
+    async def _get_updates(self, effects: Effects, view: JobView) -> None:
+        """Brings the ids that spare the generation. Who withholds them is replayed without."""
+        limit = max_update_bytes(Manifest.from_bytes(self.manifest))
+        patience = view.require_terms().audit_seconds / IDS_PART
+        for update in (self.update, *(earlier.update for earlier in self.earlier)):
+            if not update:
+                continue
+            try:
+                async with asyncio.timeout(patience):
+                    await effects.fetch(view, self.round_id.round, Cid.from_bytes(update), limit)
+            except (*UNFETCHABLE_CONTENT, AtollError, TimeoutError) as error:
+                log.info("replays without ids", job=view.job_id, cause=str(error))
+
     @property
     def _segments_said(self) -> int:
         """Segments that the seat says to have done."""
@@ -147,7 +172,11 @@ def replaying(
         model,
     )
     earlier = _earlier(view, settled_round, seat, manifest)
-    return DoReplay(round_id, seat, revealed.commitment, *commitments, manifest, function, earlier)
+    samples = Manifest.from_bytes(manifest).task is not None
+    update = reveal.update_cid if samples else b""
+    return DoReplay(
+        round_id, seat, revealed.commitment, *commitments, manifest, function, earlier, update
+    )
 
 
 def _earlier(
@@ -160,7 +189,8 @@ def _earlier(
         reveal = before.reveals[seat].reveal
         model = before.record.model if round else None
         commitments = (reveal.checkpoint_commitments, reveal.update_root, model)
-        earlier.append(EarlierSaid(round, before.record.seed, *commitments))
+        update = reveal.update_cid if job.task is not None else b""
+        earlier.append(EarlierSaid(round, before.record.seed, *commitments, update=update))
     return tuple(earlier)
 
 

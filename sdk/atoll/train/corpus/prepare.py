@@ -90,6 +90,11 @@ class PreparedData:
     account: ReadingReport = field(default_factory=ReadingReport)
     notes: tuple[str, ...] = ()
 
+    @property
+    def task(self) -> None:
+        """Text has none."""
+        return None
+
     def spec(self, eval_batches: int) -> DataSpec:
         """The manifest's section."""
         return DataSpec(

@@ -8,7 +8,7 @@ tokenizer writes for it, of which special tokens have none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,12 +20,14 @@ from atoll.numerics.problems import Problem, written
 from atoll.numerics.tokens import dtype_for
 from atoll.protocol.manifest import DataSpec
 from atoll.protocol.task_spec import MOST_ENDS, TaskSpec
+from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.train.belongings import Belongings
 from atoll.train.continue_text import ends_of
 from atoll.train.corpus.collect import belongings_of
 from atoll.train.corpus.encoders import Encoder, open_encoder
 from atoll.train.corpus.options import DataOptions
+from atoll.train.corpus.reading_report import ReadingReport
 from atoll.train.corpus.streams import reading
 from atoll.train.data import write_tokens
 from atoll.train.tokenizer import byte_tokenizer, tokenizing
@@ -55,6 +57,11 @@ class PreparedProblems:
     task: TaskSpec
     vocab: int
     notes: tuple[str, ...] = ()
+    account: ReadingReport = field(default_factory=ReadingReport)
+
+    def spec(self, _eval_batches: int) -> DataSpec:
+        """The manifest's section: of prompts none are held out."""
+        return self.data
 
 
 def prepare_problems(options: ProblemOptions, store: LocalStore) -> PreparedProblems:
@@ -86,6 +93,8 @@ def prepare_problems(options: ProblemOptions, store: LocalStore) -> PreparedProb
         words = written(problems, token_texts(encoder, vocab), task, dtype)
         data = write_tokens(words, store)
         tokenizer = store.add_bytes(belongings.to_bytes())
+        for kept in (Cid.from_bytes(data.cid), Cid.from_bytes(data.nodes_cid), tokenizer):
+            store.pin(kept, "data")
     spec = DataSpec(
         cid=data.cid,
         root=data.root,

@@ -11,7 +11,7 @@ from tests.support.jobs import PLAIN
 from tests.unit.train.factories import small_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from atoll.errors import ConfigError, ManifestError
+from atoll.errors import ConfigError
 from atoll.job.prepare_manifest import prepare_task, prepare_text
 from atoll.job.spec import JobSpec
 from atoll.job.toml_files import to_toml
@@ -130,6 +130,9 @@ def test_a_file_without_rows_is_refused(tmp_path: Path, store: LocalStore) -> No
         prepare_task(PLAIN, store)
 
 
-def test_what_no_judge_decides_is_refused(tmp_path: Path, store: LocalStore) -> None:
-    with pytest.raises(ManifestError, match="cannot be played"):
-        prepare_text(job_of(tmp_path, ROWS), store)
+def test_a_job_is_prepared_by_its_task(tmp_path: Path, store: LocalStore) -> None:
+    spec = job_of(tmp_path, ROWS)
+    made = prepare_text(spec, store)
+    assert made == prepare_task(spec, store)
+    assert made.task is not None
+    assert {pin.reason for pin in store.pins()} == {"data"}

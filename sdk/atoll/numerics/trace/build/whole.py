@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from atoll.errors import ManifestError
@@ -37,32 +38,42 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
         ManifestError: its operations cannot be judged, its traces would have more nodes than
             numbers, or it has too many templates.
     """
-    if manifest.task is not None:
-        raise ManifestError(
-            "manifest: there is no game about generated text yet, and every job has a judge",
-            next_step="train on text: leave [task] out",
-        )
     if not can_be_judged(manifest):
         raise ManifestError(
             "manifest: the operations of this job cannot be judged, and every job has a judge",
             next_step=f"choose at most {MAX_BATCH} sequences a step, or shorter segments",
         )
+    takes = manifest.codec.fragments if manifest.codec.carries_params else 0
+    if manifest.task is not None:
+        # No trace has generated ids, so there is none: a round's pool decides (SPEC-GAME.md, 2).
+        return Program(_header(manifest, initial, [], [Fragment(0, 0)] * takes), ())
     m, result = make_step(manifest)
     nodes, templates = m.graph.templates(Part.STEP, result)
-    takes = manifest.codec.fragments if manifest.codec.carries_params else 0
     if len(templates) * (1 + takes) > MOST_TEMPLATES:
         raise too_many()
     update_proofs = [
         make_update_proof(manifest, fragment) for fragment in range(manifest.codec.fragments)
     ]
     taking = [_taking(manifest, fragment) for fragment in range(takes)]
-    data, inner, total = manifest.data, manifest.inner, m.total_steps
-    header = TraceHeader(
-        step_nodes=nodes,
-        update_proof_nodes=0 if taking else update_proofs[0][0],
+    fragments = [Fragment(update_proofs[f][0], step[0]) for f, step in enumerate(taking)]
+    header = _header(manifest, initial, [nodes, update_proofs[0][0]], fragments)
+    parts = (part for _, made in (*update_proofs, *taking) for part in made)
+    return Program(header, (*templates, *parts))
+
+
+def _header(
+    manifest: Manifest, initial: Digest, nodes: Sequence[int], fragments: Sequence[Fragment]
+) -> TraceHeader:
+    """`nodes` are those of a step and of the update proof where there are no fragments."""
+    data, inner = manifest.data, manifest.inner
+    step_nodes, update_proof_nodes = nodes or (0, 0)
+    total = manifest.terms.rounds * inner.steps
+    return TraceHeader(
+        step_nodes=step_nodes,
+        update_proof_nodes=0 if fragments else update_proof_nodes,
         steps=inner.steps,
         segment=inner.segment,
-        micro_batches=m.graph.micro_batches,
+        micro_batches=inner.batch // inner.micro_batch,
         data_root=data.root,
         train_tokens=data.train_tokens,
         token_bytes=data.token_bytes,
@@ -75,10 +86,8 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
         initial=initial,
         reset_period=manifest.reset_period,
         overlap=manifest.codec.overlap,
-        fragments=tuple(Fragment(update_proofs[f][0], step[0]) for f, step in enumerate(taking)),
+        fragments=tuple(fragments),
     )
-    parts = (part for _, made in (*update_proofs, *taking) for part in made)
-    return Program(header, (*templates, *parts))
 
 
 def _taking(manifest: Manifest, fragment: int) -> tuple[int, tuple[TraceTemplate, ...]]:
