@@ -114,7 +114,7 @@ contract Claims is IClaims, Testimonies, Wired {
 
     /// @inheritdoc IClaims
     /// @param testimony `abi.encode(Testimony)`
-    function testify(uint256 gameId, bytes32 played, address account, bytes calldata testimony)
+    function weigh(uint256 gameId, bytes32 played, address account, bytes calldata testimony)
         external
         returns (bool isRight, bool decided)
     {

@@ -215,7 +215,7 @@ abstract contract GameQueue is IGame, EventLog, Wired, ReentrancyGuard {
         if (!isPools[id] || m.phase <= Phase.WAITING || m.phase >= Phase.DECIDED) {
             revert WrongPhase(m.phase, Phase.OPEN_STEPS);
         }
-        (bool isRight, bool decided) = claims.testify(id, m.claim, msg.sender, testimony);
+        (bool isRight, bool decided) = claims.weigh(id, m.claim, msg.sender, testimony);
         _log(0, abi.encode(Testified.selector, id, msg.sender), abi.encode(isRight));
         if (decided) _decide(m, id, isRight ? Outcome.CHALLENGER_LOST : Outcome.HOLDER_LOST);
     }

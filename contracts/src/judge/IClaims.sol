@@ -49,7 +49,7 @@ interface IClaims {
     /// @param played keccak of the game's claim
     /// @return isRight what it says
     /// @return decided whether enough have said so to end the game
-    function testify(uint256 gameId, bytes32 played, address account, bytes calldata testimony)
+    function weigh(uint256 gameId, bytes32 played, address account, bytes calldata testimony)
         external
         returns (bool isRight, bool decided);
 

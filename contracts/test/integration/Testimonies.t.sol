@@ -138,6 +138,6 @@ contract TestimoniesTest is Network {
         vm.expectRevert(abi.encodeWithSelector(Claims.WrongTestimony.selector, longer.length));
         real.testify(id, longer);
         vm.expectRevert(abi.encodeWithSelector(Claims.OnlyGame.selector, address(this)));
-        claims.testify(id, bytes32(0), verifier(1), longer);
+        claims.weigh(id, bytes32(0), verifier(1), longer);
     }
 }

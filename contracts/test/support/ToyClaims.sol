@@ -42,7 +42,7 @@ contract ToyClaims is IClaims {
     }
 
     /// @dev Whoever says something decides.
-    function testify(uint256, bytes32, address, bytes calldata testimony) external pure returns (bool, bool) {
+    function weigh(uint256, bytes32, address, bytes calldata testimony) external pure returns (bool, bool) {
         return (testimony[0] == 0x01, testimony[1] == 0x01);
     }
 
