@@ -70,6 +70,7 @@ LENGTHS: list[tuple[type[BaseModel], str, type, int, int]] = [
     (NumericsSpec, "code_digest", bytes, 32, 32),
     (NumericsSpec, "probe_digest", bytes, 32, 32),
     (Manifest, "name", str, 1, 64),
+    (Manifest, "about", str, 1, 1000),
 ]
 TASK_INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
     (TaskSpec, "prompts", 1, 2**40 - 1),
