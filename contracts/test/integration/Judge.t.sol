@@ -147,15 +147,27 @@ contract JudgeTest is Network {
         vm.stopPrank();
     }
 
-    /// The seat falls by another round's game: what its auditor called valid was not shown to be false.
-    function test_aValidsFeeStandsWhereAnotherRoundWasFalse() public allHome {
-        uint16 seat = drawn(jobId, 3).lowest();
-        uint32 id = 1;
+    /// @return seat of another job, in which everybody is audited
+    /// @return id whose it is, in round 3
+    /// @return body that it opened
+    function calledValid() private returns (uint16 seat, uint32 id, bytes memory body) {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.f, t.program) = (6, 0, program());
+        jobId = start(t, 4, 3);
+        for (uint256 r = 0; r < 4; r++) {
+            play(jobId);
+        }
+        (seat, id) = (1, 1);
         while (!dutiesOf(jobId, 3, uint16(id - 1)).has(seat)) id++;
-        bytes memory body = honestBody(jobId, 3, id);
+        body = honestBody(jobId, 3, id);
         auditReportBody(jobId, 3, id, body);
         vm.warp(rounds.timesOf(jobId, 3).auditEnd);
         openBody(jobId, 3, id, body);
+    }
+
+    /// The seat falls by another round's game: what its auditor called valid was not shown to be false.
+    function test_aValidsFeeStandsWhereAnotherRoundWasFalse() public allHome {
+        (uint16 seat, uint32 id, bytes memory body) = calledValid();
         uint64 another = uint64(challenge(2, seat, 20 ether, address(0xbee)));
         vm.expectPartialRevert(Audits.NotAboutIt.selector);
         audits.withhold(jobId, 3, id, uint32(seat) + 1, another, body);
@@ -176,13 +188,7 @@ contract JudgeTest is Network {
     }
 
     function test_aValidAboutWhatAGameShowedFalseEarnsNothing() public allHome {
-        uint16 seat = drawn(jobId, 3).lowest();
-        uint32 id = 1;
-        while (!dutiesOf(jobId, 3, uint16(id - 1)).has(seat)) id++;
-        bytes memory body = honestBody(jobId, 3, id);
-        auditReportBody(jobId, 3, id, body);
-        vm.warp(rounds.timesOf(jobId, 3).auditEnd);
-        openBody(jobId, 3, id, body);
+        (uint16 seat, uint32 id, bytes memory body) = calledValid();
         token.approve(address(real), 20 ether);
         uint64 about = uint64(real.challenge(abi.encode(evidenceFor(jobId, 3, seat, 5)), 20 ether));
         audits.withhold(jobId, 3, id, uint32(seat) + 1, about, body);
