@@ -6,6 +6,7 @@ import {IAuditsHooks, IJobsHooks, IMembersHooks, IRoundsHooks} from "./interface
 import {IJobs} from "./interfaces/IJobs.sol";
 import {IMembers} from "./interfaces/IMembers.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
+import {Outcome} from "./judge/GameQueue.sol";
 import {IGame} from "./judge/IClaims.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Draws} from "./libraries/Draws.sol";
@@ -16,18 +17,25 @@ import {Reveals, Shown} from "./libraries/Reveals.sol";
 import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 
+/// The first words of `GameQueue.Match`, as the ABI has them: the eighth is the outcome, the last here
+/// the position. To decode all of them is 2 % of what a contract may be long.
+interface IMatchWords {
+    function gameOf(uint256 id) external view returns (uint256[18] memory);
+}
+
 /// @title Behind the training: who looked at what, and proved it.
 /// @notice A digest of a verifier changes its own fee and nobody's pay or bond. All that is claimed
 /// here can be recomputed.
 contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
     using Bits for uint256;
 
-    /// An accusation of another's fee: it waits until the seat's round is FINAL. Nobody earns by it,
-    /// since whoever sees a report first can send it first.
+    /// A fee that waits until the seat's round is FINAL: its digest is wrong, or a game is about what
+    /// it called valid. Nobody earns by it, since whoever sees a report first can send it first.
     struct Contest {
-        address by;
+        address by; // who showed the wrong digest; zero where nobody did
         uint16 seat;
         bool isSettled;
+        uint64 game; // about the seat's round; 0 for none
     }
 
     /// How many of those who owe it did it, in a round.
@@ -85,6 +93,7 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
     error AlreadySlashed(uint32 id);
     error AlreadyContested(uint32 id, uint16 seat);
     error NotContested(uint32 id, uint16 seat);
+    error NotAboutIt(uint64 game, bytes32 position);
     error NotFinal(uint32 round, uint256 openPosition);
     error NotDrawn(uint16 seat, uint32 round);
     error WasAudited(uint16 seat, uint32 id);
@@ -278,25 +287,74 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
         _requireWrong(s, id, body, key_);
         Contest storage c = _contests[_dutyOf(s.jobId, s.round, id, s.seat)];
         if (c.by != address(0)) revert AlreadyContested(id, s.seat);
+        if (c.game == 0) _takeBack(s.jobId, s.round, id);
         (c.by, c.seat) = (msg.sender, s.seat);
-        address auditor = members.holderOf(s.jobId, Role.VERIFIER, id).account;
-        bytes32 stored = auditReportOf[s.jobId][s.round][auditor];
-        auditReportOf[s.jobId][s.round][auditor] = bytes32(uint256(stored) - 1); // one duty less earns
         _log(s.jobId, abi.encode(Contested.selector, s.jobId, msg.sender, s.seat), abi.encode(id, s.round));
     }
 
     /// @inheritdoc IAudits
-    /// @dev A seat that lied about its work tags and were slashed for it takes nobody's fee.
+    /// @dev Before the window is over, since fees may be claimed from then on. A game that the seat
+    /// did not lose gives way to another, so that a sham keeps no fee.
+    function withhold(uint256 jobId, uint32 round, uint32 id, uint32 seatId, uint64 gameId, bytes calldata body)
+        external
+    {
+        uint16 seat = members.holderOf(jobId, Role.PROVIDER, seatId).index;
+        _requireSeat(jobId, round, seatId, seat);
+        (uint16 from,) = saidOf(jobId, round, id, seat, body);
+        if (from != VALID) revert NotValid(seat, from);
+        _requireAbout(Hashing.positionOf(Hashing.setOf(jobId, Role.PROVIDER, seatId), round), gameId);
+        _withhold(Where(jobId, round), id, seat, gameId);
+        _log(jobId, abi.encode(Withheld.selector, jobId, id, seat), abi.encode(round, gameId));
+    }
+
+    function _withhold(Where memory where, uint32 id, uint16 seat, uint64 gameId) private {
+        Contest storage c = _contests[_dutyOf(where.jobId, where.round, id, seat)];
+        if (c.isSettled || (c.game != 0 && !_isOver(_outcomeOf(c.game)))) revert AlreadyContested(id, seat);
+        if (c.game == 0 && c.by == address(0)) {
+            _requireBetween(0, rounds.timesOf(where.jobId, where.round).windowEnd);
+            _takeBack(where.jobId, where.round, id);
+        }
+        (c.seat, c.game) = (seat, gameId);
+    }
+
+    function _requireAbout(bytes32 position, uint64 gameId) private view {
+        uint256[18] memory words = IMatchWords(address(game)).gameOf(gameId);
+        bool isAbout = bytes32(words[17]) == position && !_isOver(Outcome(words[7]));
+        if (!isAbout) revert NotAboutIt(gameId, position);
+    }
+
+    function _outcomeOf(uint64 gameId) private view returns (Outcome) {
+        return Outcome(IMatchWords(address(game)).gameOf(gameId)[7]);
+    }
+
+    /// @return whether the holder has not lost it, and will not
+    function _isOver(Outcome outcome) private pure returns (bool) {
+        return outcome == Outcome.CHALLENGER_LOST || outcome == Outcome.SENT_HOME;
+    }
+
+    /// @dev One duty less of the auditor's earns.
+    function _takeBack(uint256 jobId, uint32 round, uint32 id) private {
+        address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
+        bytes32 stored = auditReportOf[jobId][round][auditor];
+        auditReportOf[jobId][round][auditor] = bytes32(uint256(stored) - 1);
+    }
+
+    /// @inheritdoc IAudits
+    /// @dev A *valid* about a round that its seat lost a game about earns nothing, whatever its digest is: who replayed
+    /// it knew better. Of rounds that went with another's game it earns, and no digest is wrong.
     function settleContest(uint256 jobId, uint32 round, uint32 id, uint32 seatId) external {
         Holder memory holder = members.holderOf(jobId, Role.PROVIDER, seatId);
         Contest storage c = _contests[_dutyOf(jobId, round, id, holder.index)];
-        if (c.by == address(0) || c.isSettled) revert NotContested(id, holder.index);
+        if ((c.by == address(0) && c.game == 0) || c.isSettled) revert NotContested(id, holder.index);
         _requireSeat(jobId, round, seatId, c.seat);
         _requireFinal(jobId, round, seatId);
         c.isSettled = true;
         bool isLost = holder.isSlashed && members.lostFrom(jobId, Role.PROVIDER, seatId) <= round;
-        _log(jobId, abi.encode(ContestSettled.selector, jobId, id, c.seat), abi.encode(round, !isLost));
-        if (isLost) return _creditFee(jobId, id);
+        bool isFalse = c.game != 0 && _outcomeOf(c.game) == Outcome.HOLDER_LOST;
+        bool isWrong = c.by != address(0) && !isLost;
+        _log(jobId, abi.encode(ContestSettled.selector, jobId, id, c.seat), abi.encode(round, isFalse || isWrong));
+        if (isFalse) return;
+        if (!isWrong) return _creditFee(jobId, id);
         address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
         uint256 stored = uint256(auditReportOf[jobId][round][auditor]);
         if (stored & MISSED != 0) return;

@@ -18,7 +18,9 @@ PROVIDER, VERIFIER = 0, 1
 ENTERS = {"Seated": (PROVIDER, "seat"), "Enrolled": (VERIFIER, "slot")}
 LEAVES = {"SeatLeaving": PROVIDER, "SlotLeaving": VERIFIER}
 NEVER = 1 << 32
-REFUSED = frozenset({"Missed", "HolderSlashed", "Struck", "Leaked", "Contested", "LateVote"})
+REFUSED = frozenset(
+    {"Missed", "HolderSlashed", "Struck", "Leaked", "Contested", "Withheld", "LateVote"}
+)
 
 
 def read(plain: Iterable[Mapping[str, Any]]) -> list[Event]:

@@ -22,9 +22,12 @@ interface IAudits {
     /// @param by who said so
     /// @param id of the verifier that opened it
     event Contested(uint256 indexed jobId, address indexed by, uint32 id, uint32 round, uint16 indexed seat);
-    /// @notice A contest is over.
+    /// @notice The fee of an opened *valid* waits for a game about what it is about.
     /// @param id of the verifier
-    /// @param wrong whether it had guessed
+    event Withheld(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat, uint64 game);
+    /// @notice A fee that waited is paid or lost.
+    /// @param id of the verifier
+    /// @param wrong whether its digest was a guess, or what it called valid false
     event ContestSettled(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat, bool wrong);
     /// @notice A drawn seat showed no key in time, and loses the round's pay.
     event Struck(uint256 indexed jobId, uint32 indexed round, uint16 indexed seat);
@@ -69,8 +72,15 @@ interface IAudits {
     /// key give.
     /// @custom:caller anyone, once
     function contest(Shown calldata shown, uint32 id, bytes calldata body, bytes32 key_) external;
-    /// @notice Anyone, once the seat's round is FINAL: a missed duty, and a part of the fee to who
-    /// contested; or the fee back.
+    /// @notice Anyone, before windowEnd: a game is about a round of a seat that an opened *valid* is
+    /// about. Its fee waits, and is lost if the seat loses that game.
+    /// @param gameId of a game that is not over, or that the seat lost; later in place of one that it
+    /// has not lost
+    /// @custom:caller anyone, once
+    function withhold(uint256 jobId, uint32 round, uint32 id, uint32 seatId, uint64 gameId, bytes calldata body)
+        external;
+    /// @notice Anyone, once the seat's round is FINAL: a missed duty; or the fee back; or, where the
+    /// seat lost a game about the round, nothing.
     /// @custom:caller anyone, once
     function settleContest(uint256 jobId, uint32 round, uint32 id, uint32 seatId) external;
     /// @notice Anyone, after keysEnd: a drawn seat that had not shown the committed key by then

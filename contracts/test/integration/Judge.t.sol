@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Audits} from "../../src/Audits.sol";
 import {Jobs} from "../../src/Jobs.sol";
+import {IAudits} from "../../src/interfaces/IAudits.sol";
 import {Claims, Evidence} from "../../src/judge/Claims.sol";
 import {Game} from "../../src/judge/Game.sol";
 import {GameQueue, Outcome} from "../../src/judge/GameQueue.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import "../../src/types/Types.sol";
 import {deployed} from "../support/Deployed.sol";
@@ -14,6 +17,8 @@ import {Network} from "../support/Network.sol";
 /// @title The real game wired to rounds, members and escrow. What is played within it is the games'
 /// own tests'.
 contract JudgeTest is Network {
+    using Bits for uint256;
+
     Game internal real;
     uint256 internal jobId;
 
@@ -140,6 +145,60 @@ contract JudgeTest is Network {
         real.challenge(abi.encode(evidenceFor(jobId, 3, 1, 5)), 20 ether);
         check(real.wasChallenged(keccak256(abi.encode(OUTSIDER, position, uint32(5), false))), "its own segment");
         vm.stopPrank();
+    }
+
+    /// @return seat of another job, in which everybody is audited
+    /// @return id whose it is, in round 3
+    /// @return body that it opened
+    function calledValid() private returns (uint16 seat, uint32 id, bytes memory body) {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.f, t.program) = (6, 0, program());
+        jobId = start(t, 4, 3);
+        for (uint256 r = 0; r < 4; r++) {
+            play(jobId);
+        }
+        (seat, id) = (1, 1);
+        while (!dutiesOf(jobId, 3, uint16(id - 1)).has(seat)) id++;
+        body = honestBody(jobId, 3, id);
+        auditReportBody(jobId, 3, id, body);
+        vm.warp(rounds.timesOf(jobId, 3).auditEnd);
+        openBody(jobId, 3, id, body);
+    }
+
+    /// The seat falls by another round's game: what its auditor called valid was not shown to be false.
+    function test_aValidsFeeStandsWhereAnotherRoundWasFalse() public allHome {
+        (uint16 seat, uint32 id, bytes memory body) = calledValid();
+        uint64 another = uint64(challenge(2, seat, 20 ether, address(0xbee)));
+        vm.expectPartialRevert(Audits.NotAboutIt.selector);
+        audits.withhold(jobId, 3, id, uint32(seat) + 1, another, body);
+        vm.warp(real.deadlineOf(another) - 1);
+        Evidence memory e = evidenceFor(jobId, 3, seat, 5);
+        token.approve(address(real), 20 ether);
+        uint64 about = uint64(real.challenge(abi.encode(e), 20 ether));
+        audits.withhold(jobId, 3, id, uint32(seat) + 1, about, body);
+        vm.expectPartialRevert(Audits.AlreadyContested.selector);
+        audits.withhold(jobId, 3, id, uint32(seat) + 1, about, body);
+        vm.warp(real.deadlineOf(another));
+        real.timeout(another);
+        vm.warp(rounds.timesOf(jobId, 3).windowEnd);
+        vm.expectEmit();
+        emit IAudits.ContestSettled(jobId, id, 3, seat, false);
+        audits.settleContest(jobId, 3, id, uint32(seat) + 1); // it fell by another round's game
+        same(jobs.creditOf(jobId, verifier(id - 1)), 10 ether, "the fee");
+    }
+
+    function test_aValidAboutWhatAGameShowedFalseEarnsNothing() public allHome {
+        (uint16 seat, uint32 id, bytes memory body) = calledValid();
+        token.approve(address(real), 20 ether);
+        uint64 about = uint64(real.challenge(abi.encode(evidenceFor(jobId, 3, seat, 5)), 20 ether));
+        audits.withhold(jobId, 3, id, uint32(seat) + 1, about, body);
+        vm.warp(real.deadlineOf(about));
+        real.timeout(about);
+        vm.warp(rounds.timesOf(jobId, 3).windowEnd);
+        vm.expectEmit();
+        emit IAudits.ContestSettled(jobId, id, 3, seat, true);
+        audits.settleContest(jobId, 3, id, uint32(seat) + 1);
+        same(jobs.creditOf(jobId, verifier(id - 1)), 0, "no fee");
     }
 
     /// An honest accuser that a full queue keeps out is not one that dropped its accusation.

@@ -249,6 +249,94 @@ contract AuditsTest is Network {
         same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a missed duty");
     }
 
+    /// Whoever replayed a round that was false knew better than to call it valid.
+    function test_aValidAboutARoundThatItsSeatLosesEarnsNothing() public allHome {
+        bytes memory body = honestBody(jobId, 1, auditor);
+        toOpen(body);
+        uint32 seatId = uint32(seat) + 1;
+        vm.expectPartialRevert(Audits.NotAboutIt.selector);
+        audits.withhold(jobId, 1, auditor, seatId, 1, body);
+        Claim memory c = game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 0)));
+        audits.withhold(jobId, 1, auditor, seatId, 1, body);
+        vm.expectRevert(abi.encodeWithSelector(Audits.AlreadyContested.selector, auditor, seat));
+        audits.withhold(jobId, 1, auditor, seatId, 1, body);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        vm.expectPartialRevert(Audits.NotFinal.selector);
+        audits.settleContest(jobId, 1, auditor, seatId);
+        game.holderLoses(c, OUTSIDER);
+        vm.expectEmit();
+        emit IAudits.ContestSettled(jobId, auditor, 1, seat, true);
+        audits.settleContest(jobId, 1, auditor, seatId);
+        same(jobs.creditOf(jobId, account), 0, "no fee");
+        same(lockedOf(account, Role.VERIFIER), BOND, "and no missed duty");
+    }
+
+    /// Of a game that the seat does not lose, or of one about another round, the fee comes back.
+    function test_aFeeThatWaitedForAShamComesBack() public allHome {
+        bytes memory body = honestBody(jobId, 1, auditor);
+        toOpen(body);
+        uint32 seatId = uint32(seat) + 1;
+        Claim memory sham = game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 0)));
+        audits.withhold(jobId, 1, auditor, seatId, 1, body);
+        game.holderWins(sham);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        audits.settleContest(jobId, 1, auditor, seatId);
+        same(jobs.creditOf(jobId, account), 10 ether, "the fee");
+        vm.expectPartialRevert(Audits.NotContested.selector);
+        audits.settleContest(jobId, 1, auditor, seatId);
+    }
+
+    /// A sham that the seat's friend names first gives way to the game that the seat loses.
+    function test_aShamKeepsNoFee() public allHome {
+        bytes memory body = honestBody(jobId, 1, auditor);
+        toOpen(body);
+        uint32 seatId = uint32(seat) + 1;
+        Evidence memory e = evidenceFor(jobId, 1, seat, 0);
+        Claim memory sham = game.challenge(abi.encode(e));
+        audits.withhold(jobId, 1, auditor, seatId, 1, body);
+        game.holderWins(sham);
+        Claim memory c = game.challenge(abi.encode(e));
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        vm.expectPartialRevert(Audits.NotFinal.selector);
+        audits.settleContest(jobId, 1, auditor, seatId);
+        audits.withhold(jobId, 1, auditor, seatId, 2, body);
+        game.holderLoses(c, OUTSIDER);
+        audits.settleContest(jobId, 1, auditor, seatId);
+        same(jobs.creditOf(jobId, account), 0, "no fee");
+    }
+
+    /// Whose round goes with another one's game has called nothing false valid.
+    function test_aRoundThatIsLostWithAnotherPaysItsAuditors() public allHome {
+        play(jobId);
+        bytes memory body = honestBody(jobId, 1, auditor);
+        toOpen(body);
+        uint32 seatId = uint32(seat) + 1;
+        vm.warp(rounds.timesOf(jobId, 2).auditEnd);
+        Claim memory c = game.challenge(abi.encode(evidenceFor(jobId, 2, seat, 0)));
+        game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 0)));
+        vm.expectPartialRevert(Audits.NotAboutIt.selector);
+        audits.withhold(jobId, 1, auditor, seatId, 1, body);
+        audits.withhold(jobId, 1, auditor, seatId, 2, body);
+        game.holderLoses(c, OUTSIDER);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        audits.settleContest(jobId, 1, auditor, seatId);
+        same(jobs.creditOf(jobId, account), 10 ether, "the fee");
+    }
+
+    /// Who names a game first keeps nobody from showing a wrong digest, which costs what it did.
+    function test_aWithheldFeeCanStillBeContested() public allHome {
+        toOpen(wrongBody());
+        uint32 seatId = uint32(seat) + 1;
+        Claim memory sham = game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 0)));
+        audits.withhold(jobId, 1, auditor, seatId, 1, wrongBody());
+        audits.contest(shownFor(jobId, 1, seat), auditor, wrongBody(), key());
+        game.holderWins(sham);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        audits.settleContest(jobId, 1, auditor, seatId);
+        same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a missed duty");
+        same(jobs.creditOf(jobId, account), 0, "and no fee");
+    }
+
     /// A seat that hides false work tags costs itself the bond, not its auditor the fee.
     function test_P43_aContestAboutASlashedSeatGivesTheFeeBack() public allHome {
         toOpen(wrongBody());

@@ -109,6 +109,17 @@ class SettledCalls:
             raise ProtocolError(f"nobody has shown the key of seat {seat} of round {self._round}")
         return self._calls.contest(shown(self._settled, seat), id, body, key)
 
+    def withhold(self, seat: SeatIndex, id: HolderId, game: int) -> Call:
+        """A game is about the seat's round, so the fee of an opened *valid* waits."""
+        return self._calls.withhold(
+            job_id=self._job,
+            round=self._round,
+            id=id,
+            seat_id=self._settled.seats[seat],
+            game_id=game,
+            body=self._opened(id),
+        )
+
     def settle_contest(self, seat: SeatIndex, id: HolderId) -> Call:
         return self._calls.settle_contest(self._job, self._round, id, self._settled.seats[seat])
 

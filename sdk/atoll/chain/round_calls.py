@@ -206,11 +206,40 @@ class RoundCalls(CallBuilder):
         """
         return self.build("contest", shown, id, body, key, contract="Audits", permissionless=True)
 
+    def withhold(
+        self,
+        *,
+        job_id: JobId,
+        round: RoundIndex,
+        id: HolderId,
+        seat_id: HolderId,
+        game_id: int,
+        body: bytes,
+    ) -> Call:
+        """Anyone, before windowEnd: a game is about a round of a seat that an opened *valid* is
+        about. Its fee waits, and is lost if the seat loses that game.
+
+        Args:
+            game_id: of a game that is not over, or that the seat lost; later in place of one that
+                it has not lost.
+        """
+        return self.build(
+            "withhold",
+            job_id,
+            round,
+            id,
+            seat_id,
+            game_id,
+            body,
+            contract="Audits",
+            permissionless=True,
+        )
+
     def settle_contest(
         self, job_id: JobId, round: RoundIndex, id: HolderId, seat_id: HolderId
     ) -> Call:
-        """Anyone, once the seat's round is FINAL: a missed duty, and a part of the fee to who
-        contested; or the fee back.
+        """Anyone, once the seat's round is FINAL: a missed duty; or the fee back; or, where the
+        seat lost a game about the round, nothing.
         """
         return self.build(
             "settleContest", job_id, round, id, seat_id, contract="Audits", permissionless=True

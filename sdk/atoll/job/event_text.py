@@ -220,8 +220,8 @@ def _contested(event: ev.Contested, name: Names) -> str:
 
 
 def _contest_settled(event: ev.ContestSettled, name: Names) -> str:
-    about = f"the digest of the auditor with id {event.id} about seat {event.seat}"
-    end = "stay wrong and unpaid" if event.wrong else "are paid after all: the seat was slashed"
+    about = f"what the auditor with id {event.id} said of seat {event.seat}"
+    end = "was wrong, and stays unpaid" if event.wrong else "is paid after all"
     return f"round {event.round}: {about} {end}"
 
 
@@ -311,6 +311,10 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.KeyShown: lambda e, n: f"round {e.round}: {n(e.account)} shows its key",
     ev.Leaked: _leaked,
     ev.Contested: _contested,
+    ev.Withheld: lambda e, n: (
+        f"round {e.round}: game {e.game} is about seat {e.seat}, which the auditor with id {e.id} "
+        "called valid, whose fee waits"
+    ),
     ev.ContestSettled: _contest_settled,
     ev.Struck: lambda e, n: (
         f"round {e.round}: seat {e.seat} showed no key and loses that round's pay"

@@ -159,10 +159,17 @@ def _excused(view: JobView, event: ev.Excused, block: BlockRef) -> JobView:
 
 
 def _contested(view: JobView, event: ev.Contested, block: BlockRef) -> JobView:
-    contests = put(
-        _settled_round(view, event.round).contests, (event.id, event.seat), Contest(event.by)
-    )
-    return with_settled(view, event.round, contests=contests)
+    return _with_contest(view, event, by=event.by)
+
+
+def _withheld(view: JobView, event: ev.Withheld, block: BlockRef) -> JobView:
+    return _with_contest(view, event, game=event.game)
+
+
+def _with_contest(view: JobView, event: ev.Contested | ev.Withheld, **changes: Any) -> JobView:
+    contests, key = _settled_round(view, event.round).contests, (event.id, event.seat)
+    changed = replace(contests.get(key, Contest()), **changes)
+    return with_settled(view, event.round, contests=put(contests, key, changed))
 
 
 def _contest_settled(view: JobView, event: ev.ContestSettled, block: BlockRef) -> JobView:
@@ -198,6 +205,7 @@ AUDIT_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Struck: _struck,
     ev.Excused: _excused,
     ev.Contested: _contested,
+    ev.Withheld: _withheld,
     ev.ContestSettled: _contest_settled,
     ev.LateVote: _late_vote,
     ev.Dropped: _dropped,

@@ -14,10 +14,12 @@ from typing import Final, NamedTuple
 from atoll.protocol.audit_reports import valid_digest
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments, key_hash
 from atoll.protocol.clocks import last_moment
+from atoll.protocol.game_records import parties, window_of
+from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.holders import Holder
 from atoll.protocol.obligations import is_played
 from atoll.protocol.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
-from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.settled_rounds import Contest, SettledRound
 from atoll.protocol.types import (
     NO_HOLDER,
     NO_ROUND,
@@ -48,6 +50,7 @@ class KeeperCallKind(StrEnum):
     REPORT_MISSING_KEY = "reportMissingKey"
     LEAK = "leak"
     CONTEST = "contest"
+    WITHHOLD = "withhold"
     SETTLE_CONTEST = "settleContest"
     DROPPED = "dropped"
     PROVEN = "proven"
@@ -102,6 +105,10 @@ def keeper_calls(view: JobView, now: int, kinds: Kinds = ALL) -> Iterator[Keeper
     if KeeperCallKind.PROVEN in kinds:
         for settled_round in unresolved:
             yield from _proven(view, settled_round)
+    if KeeperCallKind.WITHHOLD in kinds:
+        for settled_round in unresolved:
+            if now >= settled_round.clock.window_end:
+                yield from _waiting_fees(view, settled_round)
     if KeeperCallKind.SETTLE_CONTEST in kinds:
         yield from _decided_contests(view, unresolved, now)
     yield from money(view, now, kinds)
@@ -250,11 +257,51 @@ def _contests(view: JobView, settled_round: SettledRound, now: int) -> Iterator[
     if now < settled_round.clock.open_end:
         return
     for auditor, seat in wrong_digests(view, settled_round):
-        is_new = (auditor, seat) not in settled_round.contests
+        contest = settled_round.contests.get((auditor, seat))
+        is_new = contest is None or contest.by is None
         if is_new and not view.providers[settled_round.seats[seat]].is_slashed:
             yield KeeperCall(
                 KeeperCallKind.CONTEST, settled_round.round, Role.VERIFIER, auditor, seat
             )
+
+
+def _withheld(view: JobView, settled_round: SettledRound, now: int) -> Iterator[KeeperCall]:
+    """Opened *valid* about rounds that games are about: their fees wait."""
+    for auditor, body in settled_round.opened_reports.items():
+        for entry in body.entries:
+            game = awaited_game(view, settled_round, auditor, entry.seat)
+            if entry.is_valid and game is not None:
+                yield KeeperCall(
+                    KeeperCallKind.WITHHOLD, settled_round.round, Role.VERIFIER, auditor, entry.seat
+                )
+
+
+def _waiting_fees(view: JobView, settled_round: SettledRound) -> Iterator[KeeperCall]:
+    """Behind the window: fees that wait for a game which is over take the next one."""
+    for auditor, seat in settled_round.contests:
+        if awaited_game(view, settled_round, auditor, seat) is not None:
+            yield KeeperCall(
+                KeeperCallKind.WITHHOLD, settled_round.round, Role.VERIFIER, auditor, seat
+            )
+
+
+def awaited_game(
+    view: JobView, settled_round: SettledRound, auditor: HolderId, seat: SeatIndex
+) -> int | None:
+    """The game about the seat's round that the auditor's fee is to wait for: one that the seat has
+    lost, or may lose. None where there is none, or the fee waits for such a one already.
+    """
+    contest = settled_round.contests.get((auditor, seat), Contest())
+    holder = (view.job_id, Role.PROVIDER, settled_round.seats[seat])
+    awaited = {
+        game.id: game.outcome
+        for game in view.games.values()
+        if window_of(game.claim) == settled_round.round and parties(game.claim) == holder
+        if game.outcome in {Outcome.NONE, Outcome.HOLDER_LOST}
+    }
+    if contest.is_wrong is not None or contest.game in awaited:
+        return None
+    return max(awaited, key=lambda id: (awaited[id], -id), default=None)
 
 
 def _decided_contests(
@@ -306,6 +353,7 @@ _IN_WINDOWS: Final[
     KeeperCallKind.ABSENT: _absent,
     KeeperCallKind.REPORT_MISSING_KEY: _struck,
     KeeperCallKind.CONTEST: _contests,
+    KeeperCallKind.WITHHOLD: _withheld,
     KeeperCallKind.DROPPED: _dropped,
 }
 """What is looked for in each round whose window is not over."""

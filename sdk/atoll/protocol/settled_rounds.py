@@ -34,15 +34,20 @@ from atoll.protocol.types import (
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Somebody has shown that an opened *valid* does not tell the seat's work tags: its fee is
-    gone.
+    """The fee of an opened *valid* that waits until the seat's round is FINAL.
 
-    `is_wrong` is None until the seat's round is FINAL and somebody settles it. Then the auditor has
-    missed; where the seat was slashed for that round, the auditor is credited its fee. Who showed
-    it has nothing of either.
+    Where the seat lost the game, the fee is lost. Else a wrong digest is a missed duty, unless the
+    seat was slashed for the round; and without either the auditor is credited its fee.
+
+    Attributes:
+        by: who showed that the digest does not tell the seat's work tags; it has nothing of it.
+            None where nobody did.
+        game: about the seat's round; 0 for none.
+        is_wrong: whether it is lost; None until somebody settles it.
     """
 
-    by: Address
+    by: Address | None = None
+    game: int = 0
     is_wrong: bool | None = None
 
 

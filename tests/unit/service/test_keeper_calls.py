@@ -10,13 +10,17 @@ from tests.support.identities import digest
 from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.test_obligations import claim_about
 
 from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.protocol import events as ev
+from atoll.protocol import pay
+from atoll.protocol.game_records import GameRecord, pay_position
+from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.keeper_calls import KeeperCallKind as Kind
 from atoll.protocol.keeper_calls import keeper_calls
-from atoll.protocol.types import Address, Phase, Role, RoundIndex, SeatIndex
+from atoll.protocol.types import Address, HolderId, Phase, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
 from atoll.service.config import KeeperConfig
 from atoll.service.duties.send_keeper_calls import (
@@ -290,6 +294,44 @@ def test_wrong_digests_are_contested_and_settled_when_the_seat_is_final() -> Non
     assert WATCHER not in net.credits
 
 
+def test_a_fee_waits_for_a_game_about_what_was_called_valid() -> None:
+    """Of one that the seat has lost or may lose, which a sham gives way to."""
+    script = audited()
+    net = script.net
+    settled_round = net.view.settled[0]
+    auditor = HolderId(script.auditors(0)[0])
+    seat = SeatIndex(min(net.duties(0, auditor)))
+    claim = claim_about(net.view, seat, 2, is_update_proof=False)
+    sham, game = (GameRecord(number, WATCHER, 1, claim, b"") for number in (1, 2))
+    assert sent(net, Kind.WITHHOLD) == []
+    whose = settled_round.seats[seat]
+    elsewhere = pay_position(net.view.job_id, Role.PROVIDER, whose, RoundIndex(1))
+    net.view = replace(net.view, games={9: replace(sham, claim=replace(claim, position=elsewhere))})
+    assert sent(net, Kind.WITHHOLD) == []
+    net.view = replace(net.view, games={1: sham})
+    (call,) = sent(net, Kind.WITHHOLD)
+    assert (call.holder, call.seat) == (auditor, seat)
+    assert call.call(CALLS, net.view).label == "withhold"
+    net.emit(ev.Withheld(net.job, auditor, RoundIndex(0), seat, 1))
+    assert pay.duties_paid(net.view.settled[0], net.view.verifiers[auditor]) == 0
+    over = replace(sham, outcome=Outcome.CHALLENGER_LOST)
+    for games, waits in (
+        ({1: over}, False),
+        ({1: over, 2: game}, True),
+        ({1: sham, 2: game}, False),
+    ):
+        net.view = replace(net.view, games=games)
+        for now in (net.now, net.settled[0].ends["window"]):
+            calls = [c for c in keeper_calls(net.view, now) if c.call is Kind.WITHHOLD]
+            assert bool(calls) == waits
+    net.view = replace(net.view, games={1: over, 2: replace(game, outcome=Outcome.HOLDER_LOST)})
+    net.emit(ev.Withheld(net.job, auditor, RoundIndex(0), seat, 2))
+    net.emit(ev.ContestSettled(net.job, auditor, RoundIndex(0), seat, wrong=True))
+    assert sent(net, Kind.WITHHOLD) == []
+    contest = net.view.settled[0].contests[auditor, seat]
+    assert (contest.by, contest.game, contest.is_wrong) == (None, 2, True)
+
+
 def test_an_accusation_that_is_not_played_is_dropped_from_half_on() -> None:
     script = Script.ready()
     script.net.advance()
@@ -312,7 +354,7 @@ def test_everything_that_anyone_may_do_is_sent() -> None:
     net = script.net
     where = (RoundIndex(0), Role.VERIFIER, script.net.view.settled[0].slots[0], SeatIndex(0))
     view: JobView = net.view
-    for kind in set(Kind) - {Kind.SETTLE_LATE, Kind.CONTEST, Kind.LEAK}:
+    for kind in set(Kind) - {Kind.SETTLE_LATE, Kind.CONTEST, Kind.LEAK, Kind.WITHHOLD}:
         assert SendKeeperCall(kind, *where).call(CALLS, view).label == kind.value
     assert set(Kind) >= WATCHED | SUDDEN | FOR_ITSELF
 

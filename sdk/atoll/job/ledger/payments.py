@@ -125,7 +125,7 @@ class Payments:
 
     def _settle_contest(self, event: ev.ContestSettled) -> None:
         if not event.wrong:
-            text = "its holder was slashed, so the contested fee came back"
+            text = "it was not shown to be wrong, so the fee that waited came back"
             self._credit_fee(event, f"audited seat {event.seat}: {text}")
 
     def _credit_fee(self, event: ev.Proven | ev.ContestSettled, text: str) -> None:

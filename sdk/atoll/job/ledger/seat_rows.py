@@ -214,8 +214,11 @@ class SeatRows:
                 if entry.seat != seat:
                     continue
                 is_audited, who = True, self.names(self.view.verifiers[auditor].account)
-                if (auditor, seat) in settled.contests:
+                contest = settled.contests.get((auditor, seat))
+                if contest is not None and contest.by is not None:
                     yield "drawn", f"{who} said valid, with work tags that were shown to be wrong."
+                elif contest is not None and contest.is_wrong:
+                    yield "drawn", f"{who} said valid, and game {contest.game} showed otherwise."
                 elif entry.is_valid:
                     yield "valid", f"{who} trained it again: fine."
                 else:

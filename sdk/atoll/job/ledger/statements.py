@@ -337,11 +337,12 @@ class _Lines:
     def _contested(self, settled: SettledRound, seat: SeatIndex) -> Line:
         contest, fee = settled.contests[self.holder.id, seat], self.terms.duty_fee
         text = f"audited seat {seat}"
+        about = f"game {contest.game}" if contest.by is None else f"what {contest.by} has shown"
         if contest.is_wrong is None:
-            text += f": contested by {contest.by}, not decided before the seat's round is FINAL"
+            text += f": waits for {about}, until the seat's round is FINAL"
             return self._line(settled, AUDITS, State.PENDING, fee, text)
         if contest.is_wrong:
-            text += f": a wrong digest, shown by {contest.by}"
+            text += f": a wrong digest, or wrong about the seat, by {about}"
             return self._line(settled, AUDITS, State.LOST, fee, text)
-        text += ": contested, and the fee came back as credit"
+        text += ": it waited, and the fee came back as credit"
         return self._line(settled, AUDITS, State.UNEARNED, 0, text)

@@ -19,6 +19,7 @@ from atoll.protocol.events.audit_events import (
     Opened,
     Proven,
     Struck,
+    Withheld,
 )
 from atoll.protocol.events.game_events import (
     Began,
@@ -165,6 +166,7 @@ __all__ = [
     "Voted",
     "Waiting",
     "Withdrawn",
+    "Withheld",
 ]
 
 ContractEvent = (
@@ -199,6 +201,7 @@ ContractEvent = (
     | KeyShown
     | Leaked
     | Contested
+    | Withheld
     | ContestSettled
     | Struck
     | Excused
@@ -274,6 +277,7 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "KeyShown": KeyShown,
     "Leaked": Leaked,
     "Contested": Contested,
+    "Withheld": Withheld,
     "ContestSettled": ContestSettled,
     "Struck": Struck,
     "Excused": Excused,

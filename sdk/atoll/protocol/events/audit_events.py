@@ -81,12 +81,27 @@ class Contested:
 
 
 @dataclass(frozen=True, slots=True)
-class ContestSettled:
-    """A contest is over.
+class Withheld:
+    """The fee of an opened *valid* waits for a game about what it is about.
 
     Attributes:
         id: of the verifier.
-        wrong: whether it had guessed.
+    """
+
+    job_id: JobId
+    id: HolderId
+    round: RoundIndex
+    seat: SeatIndex
+    game: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContestSettled:
+    """A fee that waited is paid or lost.
+
+    Attributes:
+        id: of the verifier.
+        wrong: whether its digest was a guess, or what it called valid false.
     """
 
     job_id: JobId

@@ -23,6 +23,7 @@ from atoll.protocol.keeper_calls import (
     KeeperCall,
     KeeperCallKind,
     Kinds,
+    awaited_game,
     keeper_calls,
     money,
 )
@@ -40,7 +41,9 @@ AT_ONCE: Final = 4
 """So that a long list does not fill the queue in front of a commit."""
 FOR_ITSELF: Final = frozenset({KeeperCallKind.CLAIM, KeeperCallKind.RELEASE})
 """What everybody does for itself."""
-WATCHED: Final = frozenset({KeeperCallKind.CONTEST, KeeperCallKind.SETTLE_CONTEST})
+WATCHED: Final = frozenset(
+    {KeeperCallKind.CONTEST, KeeperCallKind.WITHHOLD, KeeperCallKind.SETTLE_CONTEST}
+)
 """What an outsider sends that looks for what is wrong: it pays the gas, and has nothing of it."""
 SUDDEN: Final = frozenset(
     {
@@ -48,6 +51,7 @@ SUDDEN: Final = frozenset(
         KeeperCallKind.PENALISE_MEMBER,
         KeeperCallKind.LEAK,
         KeeperCallKind.CONTEST,
+        KeeperCallKind.WITHHOLD,
         KeeperCallKind.PROVEN,
     }
 )
@@ -89,6 +93,9 @@ class SendKeeperCall(ContractCall):
             KeeperCallKind.ABSENT: lambda: about.absent(holder, seat),
             KeeperCallKind.REPORT_MISSING_KEY: lambda: about.report_missing_key(seat),
             KeeperCallKind.CONTEST: lambda: about.contest(seat, holder),
+            KeeperCallKind.WITHHOLD: lambda: about.withhold(
+                seat, holder, _game(view, settled_round, holder, seat)
+            ),
             KeeperCallKind.SETTLE_CONTEST: lambda: about.settle_contest(seat, holder),
             KeeperCallKind.DROPPED: lambda: about.dropped(holder, seat),
             KeeperCallKind.PROVEN: lambda: about.proven(holder, seat),
@@ -125,6 +132,13 @@ def _running(view: JobView) -> OpenRound:
     if view.open is None:
         raise ProtocolError("no round is open any more")
     return view.open
+
+
+def _game(view: JobView, settled: SettledRound, auditor: HolderId, seat: SeatIndex) -> int:
+    game = awaited_game(view, settled, auditor, seat)
+    if game is None:
+        raise ProtocolError(f"no game is about seat {seat} of round {settled.round} any more")
+    return game
 
 
 def _settled(view: JobView, round: RoundIndex) -> SettledRound:
