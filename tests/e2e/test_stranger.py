@@ -93,7 +93,9 @@ async def test_a_stranger_and_failing_endpoints_end_nothing(
     assert [p["paid_rounds"] for p in report["providers"]] == [2, 2, 2]
     assert all(item["status"] == "settled" for item in report["rounds"])
     for proxy in proxies:
-        assert proxy.told.total() >= 10, proxy.told  # as many as the blocks of a quick run bring
+        assert proxy.counts.total() >= 10, (
+            proxy.counts
+        )  # as many as the blocks of a quick run bring
     for member in members:
         measured = read_metrics(member.metrics_file)
         if member is running.cluster.providers[2]:

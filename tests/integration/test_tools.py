@@ -42,7 +42,7 @@ def refused(*arguments: str) -> str:
 def test_a_part_that_is_not_known_is_refused_with_the_known_ones() -> None:
     newcomers = "networks, contracts, gas, computing"
     known = f"no part is called bogus: there are {newcomers}"
-    assert refused("bogus") == f"{known}, fuzz, mutants, contracts-mutants"
+    assert refused("bogus") == f"{known}, fuzz, proofs, mutants, contracts-mutants"
     assert refused("--newcomer", "bogus") == known
     assert refused("--newcomer", "mutants").endswith(newcomers)
 

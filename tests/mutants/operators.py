@@ -1,7 +1,7 @@
 """Every small change of a source file that some test should notice.
 
 Rule of this file: a change stands for one mistake a person could make. What cannot change behaviour
-is left alone: docstrings, messages of errors, annotations, asserts, decorators.
+is left alone: docstrings, messages of errors, annotations, unions of types, asserts, decorators.
 """
 
 from __future__ import annotations
@@ -179,11 +179,25 @@ def _is_silent(node: ast.AST, field: str) -> bool:
     """Whether a field changes nothing that a caller could see."""
     if isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom | ast.JoinedStr):
         return True
+    if isinstance(node, ast.Assign) and _is_union(node.value):
+        return True
     if isinstance(node, ast.keyword) and node.arg in {"repr", "strict"}:
         return True  # what is printed, and a check of what no caller gets wrong
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return field == "decorator_list" or getattr(node, "name", "") in {"__repr__", "__str__"}
     return _is_for_types(node)
+
+
+def _is_union(node: ast.AST) -> bool:
+    """Whether it is `A | B` of classes: a name for annotations."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return all(_is_union(side) or _is_class(side) for side in (node.left, node.right))
+    return False
+
+
+def _is_class(node: ast.AST) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name[:1].isupper() and not name.isupper()
 
 
 def _is_for_types(node: ast.AST) -> bool:

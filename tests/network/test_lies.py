@@ -24,8 +24,14 @@ OF_UPDATE_PROOFS = {4, 5}
 async def test_liars_are_slashed_and_who_is_accused_falsely_is_paid(site: Site) -> None:
     """Seats lie about their training, about what they send of it, and in what they send; one plays
     its own run to the end. Two more keep their work to themselves, which is no lie. Of two auditors
-    one accuses an honest seat."""
-    who = Who(providers=LIARS | QUIET, verifiers={1: "false-mismatch"}, seats=SEATS, slots=2)
+    one accuses an honest seat and falls: an outsider has slashed whom it was drawn to audit."""
+    who = Who(
+        providers=LIARS | QUIET,
+        verifiers={1: "false-mismatch"},
+        watchers=("",),
+        seats=SEATS,
+        slots=2,
+    )
     async with network(site, who, seats=SEATS, min_providers=SEATS) as running:
         view = await running.until(is_settled_up)
         seats = [running.provider(seat) for seat in range(SEATS)]

@@ -79,5 +79,5 @@ async def test_what_cannot_begin_is_left_for_what_pays_and_a_trap_is_refused(
         found: list[Standing] = await standings(cast(Any, client), trap)
     why = "move window 1 s < 5 s, which transactions take"
     assert found == [Standing(Stand.REFUSES, why, len(members))]
-    assert view.settled == ()
+    assert not view.settled
     assert {h.account for h in everybody(view) if h.to != NO_ROUND} == members

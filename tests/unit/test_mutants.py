@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 LIMIT = 4
+FLAGS = LIMIT | 1
+Both = Place | Other | module.Third
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,14 @@ def changes(root: Path, operator: str) -> list[str]:
 
 def test_every_operator_changes_one_thing(root: Path) -> None:
     assert changes(root, "comparison") == ["if item <= LIMIT and (not flag):", "if total != 9:"]
-    assert changes(root, "arithmetic") == ["total -= item"]
+    assert changes(root, "arithmetic") == ["FLAGS = LIMIT & 1", "total -= item"]
     assert changes(root, "boolean") == [
         "def count(items: list[int], flag: bool=False) -> int:",
         "if item < LIMIT or not flag:",
         "if item < LIMIT and flag:",
     ]
     assert changes(root, "constant") == [
-        *("LIMIT = 5", "LIMIT = 3"),
+        *("LIMIT = 5", "LIMIT = 3", "FLAGS = LIMIT | 2", "FLAGS = LIMIT | 0"),
         *("at: Annotated[int, Field(ge=1)]", "at: Annotated[int, Field(ge=-1)]"),
         *("total = 1", "total = -1", "if total == 10:", "if total == 8:"),
     ]
@@ -76,7 +78,7 @@ def test_every_operator_changes_one_thing(root: Path) -> None:
 def test_what_is_outside_of_functions_is_known(root: Path) -> None:
     outside = [m.line for m in mutants_of(root, "module.py") if not m.inside]
     lines = SOURCE.splitlines()
-    assert {lines[line - 1].split()[0] for line in outside} == {"LIMIT", "at:", "def"}
+    assert {lines[line - 1].split()[0] for line in outside} == {"LIMIT", "FLAGS", "at:", "def"}
 
 
 def test_no_mutant_is_the_source(root: Path) -> None:

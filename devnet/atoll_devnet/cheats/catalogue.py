@@ -80,8 +80,8 @@ _NEVER: Final[Mapping[str, frozenset[Duty]]] = {
     "offline": frozenset(Duty) - {Duty.READY},
 }
 
-_SILENT: Final = frozenset({"stall"})
-"""Whoever asks one of these for something waits for nothing."""
+_SERVES_NOBODY: Final = frozenset({"stall", "withhold"})
+"""Whoever waits for something that only one of these has waits for nothing."""
 
 
 def check_provider_cheat(text: str) -> str:
@@ -113,12 +113,12 @@ def never_does(kind: str, text: str) -> frozenset[Duty]:
     return frozenset[Duty]().union(*(_NEVER.get(name, frozenset()) for name in names))
 
 
-def never_answers(kind: str, text: str) -> bool:
-    """Whether a member of this kind with this cheat holds every request for ever.
+def never_serves(kind: str, text: str) -> bool:
+    """Whether a member of this kind with this cheat gives nobody anything that it has.
 
     Raises ConfigError when one of its names is no such cheat.
     """
-    return not _SILENT.isdisjoint(_names(text, _KNOWN[kind], kind) if text else ())
+    return not _SERVES_NOBODY.isdisjoint(_names(text, _KNOWN[kind], kind) if text else ())
 
 
 def provider_behaviour(text: str) -> ProviderBehaviour:

@@ -26,7 +26,7 @@ from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.entries import key_of
 from atoll.service.session import SessionConfig, open_session
 from atoll.storage.storage import StoreConfig
-from atoll_devnet.cheats.catalogue import never_answers, never_does
+from atoll_devnet.cheats.catalogue import never_does, never_serves
 from atoll_devnet.processes.chain import LocalChain
 from atoll_devnet.processes.cluster import Cluster, Member
 from atoll_node.duties.commit import shown_from
@@ -53,7 +53,7 @@ class MemberStatus:
         busy: jobs of which it computes, fetches or sends something.
         plays_on: jobs in which it will try a move again that failed.
         never: duties that it does not do, whatever happens.
-        lacks: jobs in which all updates that it still gets are of members who never answer.
+        lacks: jobs in which all updates that it still gets are of members who serve nobody.
     """
 
     account: Address
@@ -249,7 +249,7 @@ def _mute(cluster: Cluster) -> set[Address]:
 
 
 def _in_vain(members: Sequence[Member], views: Mapping[JobId, JobView]) -> frozenset[str]:
-    silent = {m.account for m in members if never_answers(m.kind, m.cheat or "")}
+    silent = {m.account for m in members if never_serves(m.kind, m.cheat or "")}
     return frozenset[str]().union(*(in_vain(view, silent) for view in views.values()))
 
 
@@ -309,7 +309,7 @@ def told_by(
     """From what a service answers of its status.
 
     Args:
-        vain: what it gets from members who never answer, `in_vain`.
+        vain: what it gets from members who serve nobody, `in_vain`.
     """
     under_way, failing = set(status["under_way"]), {_key(move) for move in status["failing"]}
     busy = _jobs(under_way - vain)

@@ -50,8 +50,8 @@ def _refused(manifest: Manifest) -> list[str]:
         f"{slow}; a development chain's do not" if slow else "",
         lock_refusal(policy, terms, manifest.created),
     ]
-    reasons = filter(None, dict.fromkeys(found))
-    return [f"members refuse such a job by themselves: {why}" for why in reasons]
+    reasons = list(filter(None, dict.fromkeys(found)))
+    return [f"members refuse such a job by themselves: {'; '.join(reasons)}"] if reasons else []
 
 
 def _below_floors(draft: Draft) -> list[str]:
@@ -62,11 +62,11 @@ def _below_floors(draft: Draft) -> list[str]:
         for name, least in draft.floors.clocks.items()
         if getattr(terms, name) < least
     }
-    return [
-        f"windows.{name} is {d(given)}, and such a network takes no less than {d(least)}; raise it "
-        "or leave it out"
+    each = ", ".join(
+        f"windows.{name} no less than {d(least)} (it is {d(given)})"
         for name, (given, least) in below.items()
-    ]
+    )
+    return [f"such a network takes {each}: raise it, or leave it out"] if each else []
 
 
 def _too_short(manifest: Manifest, pace: Pace) -> list[str]:

@@ -136,6 +136,7 @@ FORMATS = {
     "text": str,
     "count": lambda value: f"{value:,}" if isinstance(value, int) else str(value),
     "tokens": lambda value: tokens(int(value)),
+    "coin": lambda value: tokens(int(value)),
     "loss": lambda value: f"{value:.4f}",
     "seconds": lambda value: f"{value} s",
     "duration": duration,

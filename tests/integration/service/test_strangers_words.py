@@ -68,7 +68,9 @@ async def test_systemd_and_who_is_called_are_told_a_line(
     told = tmp_path / "told"
     section = WatchdogSection(command=f"sh -c 'printf %s \"$ATOLL_TEXT\" > {told}'", after_s=0.01)
     watchdog = Watchdog(0.0)
-    effects = cast(Effects, SimpleNamespace(context=SimpleNamespace(me=ROUNDS)))
+    nothing = SimpleNamespace(note=lambda _: None, checkpoint=lambda: None)
+    context = SimpleNamespace(me=ROUNDS, journal=nothing, follower=nothing)
+    effects = cast(Effects, SimpleNamespace(context=context))
     service: Service[Any] = Service("provider", None, cast(Any, None), effects)
     monkeypatch.setattr(Service, "health_status", lambda _: blocking(known))
     address = f"@atoll-{os.getpid()}-words"

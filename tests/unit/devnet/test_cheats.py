@@ -22,8 +22,8 @@ from atoll_devnet.cheats import (
     PROVIDER_CHEATS,
     VERIFIER_CHEATS,
     WATCHER_CHEATS,
-    never_answers,
     never_does,
+    never_serves,
     provider_behaviour,
     providers,
     serving,
@@ -82,13 +82,13 @@ def test_what_is_never_done_is_told_for_each_part() -> None:
         never_does("verifier", "flip5")
 
 
-def test_who_never_answers_is_told_for_each_part() -> None:
-    assert never_answers("provider", "flip5+stall")
-    assert not never_answers("provider", "withhold+flip5")  # it refuses at once
-    assert not never_answers("provider", "drip")
-    assert not never_answers("watcher", "")
+def test_who_serves_nobody_is_told_for_each_part() -> None:
+    assert never_serves("provider", "flip5+stall")
+    assert never_serves("provider", "withhold+flip5")
+    assert not never_serves("provider", "drip")
+    assert not never_serves("watcher", "")
     with pytest.raises(ConfigError):
-        never_answers("verifier", "stall")
+        never_serves("verifier", "stall")
 
 
 def test_half_served_answers_every_second_request() -> None:

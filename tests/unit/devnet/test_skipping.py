@@ -197,7 +197,7 @@ def test_a_status_tells_at_which_jobs_it_works_and_in_which_it_tries_a_move_agai
     assert told_by(other, PROVIDERS[0], NOTHING, NO_KEYS).plays_on == NO_JOBS
 
 
-def test_what_who_never_answers_revealed_is_gotten_in_vain(job: Script) -> None:
+def test_what_who_serves_nobody_revealed_is_gotten_in_vain(job: Script) -> None:
     job.train()
     job.say()
     job.settle()

@@ -10,6 +10,7 @@ from tests.support.manifests import make_terms
 from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.protocol.method_spec import CodecSpec, InnerSpec, OuterSpec, RobustSpec, TensorExponents
 from atoll.protocol.model_spec import ModelSpec, RopeScalingSpec
+from atoll.protocol.task_spec import RewardSpec, TaskSpec
 
 INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
     (ModelSpec, "vocab", 2, 2**20),
@@ -68,6 +69,21 @@ LENGTHS: list[tuple[type[BaseModel], str, type, int, int]] = [
     (NumericsSpec, "code_digest", bytes, 32, 32),
     (NumericsSpec, "probe_digest", bytes, 32, 32),
     (Manifest, "name", str, 1, 64),
+]
+TASK_INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
+    (TaskSpec, "prompts", 1, 2**40 - 1),
+    (TaskSpec, "prompt_tokens", 1, 2**16),
+    (TaskSpec, "answer_bytes", 1, 64),
+    (TaskSpec, "group", 2, 256),
+    (TaskSpec, "new_tokens", 1, 2**16),
+    (RewardSpec, "weight", 1, 1000),
+    (RewardSpec, "least", 0, 2**17),
+    (RewardSpec, "most", 0, 2**17),
+]
+"""Of a manifest that has a task."""
+TASK_LENGTHS: list[tuple[type[BaseModel], str, type, int, int]] = [
+    (RewardSpec, "opening", str, 0, 32),
+    (RewardSpec, "closing", str, 0, 32),
 ]
 OTHERS = 60 + 30 + 40 + 100 + 30 + 30 + 2_000
 """Seconds of all windows of a round."""

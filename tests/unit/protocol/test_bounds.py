@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from importlib import import_module
 from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from tests.unit.protocol.bounds import DECIMALS, INTEGERS, LENGTHS, ROOMY, SMALLEST, TERMS
+from tests.unit.protocol.bounds import (
+    DECIMALS,
+    INTEGERS,
+    LENGTHS,
+    ROOMY,
+    SMALLEST,
+    TASK_INTEGERS,
+    TASK_LENGTHS,
+    TERMS,
+)
 
 from atoll.errors import ManifestError
 from atoll.protocol.canonical import decode, encode
@@ -18,13 +28,17 @@ from atoll.protocol.types import Terms
 
 
 def reader(spec: type[BaseModel], name: str) -> TypeAdapter[Any]:
-    """Reads one field alone, without what its spec says of it and others."""
-    field = spec.model_fields[name]
+    """Reads one field alone, without what its spec says of it and others.
+
+    The spec is looked up by its name: a mutant's module is executed anew, and has another class.
+    """
+    current: type[BaseModel] = getattr(import_module(spec.__module__), spec.__name__)
+    field = current.model_fields[name]
     kind = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     return TypeAdapter(kind, config=ConfigDict(strict=True))
 
 
-@pytest.mark.parametrize(("spec", "name", "low", "high"), INTEGERS)
+@pytest.mark.parametrize(("spec", "name", "low", "high"), INTEGERS + TASK_INTEGERS)
 def test_an_integer_is_within_its_bounds(
     spec: type[BaseModel], name: str, low: int, high: int
 ) -> None:
@@ -49,7 +63,7 @@ def test_a_decimal_is_within_its_bounds(
             read(text)
 
 
-@pytest.mark.parametrize(("spec", "name", "kind", "low", "high"), LENGTHS)
+@pytest.mark.parametrize(("spec", "name", "kind", "low", "high"), LENGTHS + TASK_LENGTHS)
 def test_a_text_has_a_length_within_its_bounds(
     spec: type[BaseModel], name: str, kind: type, low: int, high: int
 ) -> None:

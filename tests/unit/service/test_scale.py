@@ -7,7 +7,6 @@ from tests.support.counting import calls_of, fold_of, idle_step
 from tests.support.synthetic_chain import SyntheticJob
 
 from atoll.protocol.keeper_calls import keeper_calls
-from atoll.protocol.round_list import RoundList
 from atoll.protocol.views import JobView
 
 FEW, MANY = (SyntheticJob(rounds=rounds) for rounds in (10, 200))
@@ -50,23 +49,3 @@ def test_an_event_copies_a_path_of_the_rounds_and_not_all(
     changed = view.settled.changed(0, settled_round)
     before, after = view.settled._root, changed._root
     assert [a is b for a, b in zip(before, after, strict=True)] == [False] + [True] * 6
-
-
-def test_a_list_of_rounds_is_as_a_tuple_of_them(views: tuple[JobView, JobView]) -> None:
-    _, view = views
-    rounds = tuple(view.settled)
-    assert [each.round for each in rounds] == list(range(MANY.rounds))
-    for count in (0, 1, 31, 32, 33, 200):
-        made, plain = RoundList(rounds[:count]), rounds[:count]
-        assert (len(made), tuple(made), tuple(reversed(made))) == (count, plain, plain[::-1])
-        assert made[-2:] == plain[-2:] and made[3:40:7] == plain[3:40:7]
-        assert made == RoundList(plain) and made != RoundList(rounds[: count - 1])
-        assert tuple(made.span(5, 35)) == plain[5:35]
-    swapped = RoundList(rounds).changed(40, rounds[0])
-    assert tuple(swapped) == (*rounds[:40], rounds[0], *rounds[41:])
-    assert tuple(RoundList(rounds)) == rounds
-    for outside in (200, -201):
-        with pytest.raises(IndexError):
-            view.settled[outside]
-    with pytest.raises(IndexError):
-        view.settled.changed(200, rounds[0])
