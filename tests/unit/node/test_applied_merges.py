@@ -9,15 +9,17 @@ import pytest
 from tests.support.identities import cid, digest
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
-from tests.unit.service.held import state_of
+from tests.unit.service.held import MANIFEST, state_of
 
-from atoll.protocol.types import Digest
-from atoll.service.duties.apply_merge import NO_MODEL, DoApply, MergeApplied
+from atoll.protocol.types import Digest, Phase
+from atoll.service.duties import apply_merge
+from atoll.service.duties.apply_merge import NO_MODEL, DoApply, MergeApplied, applies
 from atoll.service.duties.disagreement import SendDisagree
 from atoll.service.duties.merge import DoMerge, RoundMerged
 from atoll.service.duties.round_start import DoPrepareRoundStart
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.machine import Head, State
+from atoll.service.update_limits import HEADER_BYTES, max_update_bytes
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.train import DoTrain
 from atoll_node.machine import decide
@@ -80,6 +82,22 @@ def test_who_merges_a_small_job_by_itself_fetches_every_update(script: Script, m
     state = provider(script.net, merge)
     assert len(wanted(state, DoGetUpdate)) == 4
     assert wanted(settled(script, state), DoApply) == []
+
+
+def test_only_large_jobs_are_not_merged_by_everybody(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = settled(script, provider(script.net, "auto"))
+    update = max_update_bytes(MANIFEST) - HEADER_BYTES
+    assert not applies(state)
+    monkeypatch.setattr(apply_merge, "LARGE_BYTES", MANIFEST.terms.seats * update - 1)
+    assert applies(state) and wanted(state, DoApply)
+
+
+def test_a_job_that_is_over_is_left_alone(script: Script) -> None:
+    state = settled(script, provider(script.net))
+    closed = replace(state, view=replace(state.view, phase=Phase.CLOSED, open=None))
+    assert wanted(closed, DoApply) == wanted(closed, DoMerge) == []
 
 
 def test_what_was_applied_is_trained_on(script: Script) -> None:

@@ -25,7 +25,7 @@ from atoll.service.duties.round_start import RoundStartReady
 from atoll.service.entries import Done, Entry
 from atoll.service.machine import Setup, State
 from atoll.service.task import Task
-from atoll.service.update_limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.service.update_limits import HEADER_BYTES, UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
@@ -162,13 +162,14 @@ def applies(state: State[Setup[B]]) -> bool:
         return False
     if held is None or held.role is not Role.PROVIDER:
         return False
-    return merge == "apply" or manifest.terms.seats * max_update_bytes(manifest) > LARGE_BYTES
+    update = max_update_bytes(manifest) - HEADER_BYTES
+    return merge == "apply" or manifest.terms.seats * update > LARGE_BYTES
 
 
 def applying(state: State[S]) -> DoApply | None:
     """What applies the merge of the newest settled round; None where there is none to apply."""
     merge = checking(state)
-    if merge is None:
+    if merge is None or state.view.phase is Phase.CLOSED:
         return None
     verdict = state.view.settled[-1].verdict
     if not any(verdict.statement):
