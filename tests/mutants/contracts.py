@@ -46,7 +46,7 @@ HELD_BY: Final = {
     "src/libraries/Reveals.sol": ("Audits", "LateVotes", "Claims"),
     "src/libraries/Rows.sol": ROUNDS,
     "src/libraries/Tally.sol": ("RoundsSettlement",),
-    "src/libraries/TermsCheck.sol": ("Jobs",),
+    "src/libraries/TermsCheck.sol": ("Config",),
 }
 """The game's rules, and who has their code. Libraries whose own tests have their code in them are
 excluded, and so is what steps compute, which is compared with a reference."""

@@ -28,6 +28,7 @@ from atoll.protocol.hashing import certificate_hash
 from atoll.protocol.keeper_calls import KeeperCallKind, keeper_calls, leaked_keys
 from atoll.protocol.late_votes import electors, grantable, lacks_vote, without_pay
 from atoll.protocol.types import (
+    TOKEN,
     HolderId,
     JobStatus,
     MissedDuty,
@@ -65,6 +66,38 @@ def test_an_honest_job_from_its_first_seat_to_its_last_coin(chain: Chain) -> Non
     (escrow,) = chain.call(chain.jobs, "escrowOf", net.job)
     assert escrow[:4] == (net.funded, net.claimed, net.refunded, net.burnt)
     assert chain.call(chain.jobs, "refundable", net.job) == (pay.refundable(net.folded),)
+
+
+def test_pay_is_retained_and_lowers_rates_the_same_in_all_three(chain: Chain) -> None:
+    """What is said, what is drawn, and that all of it goes home."""
+    terms = live_terms(
+        rounds=6,
+        audit_rate=1,
+        last_rate=1,
+        rate_steps=3,
+        provider_bond=TOKEN,
+        segment_pay=TOKEN // 8,
+        train_seconds=5_000,
+        expiry=chain.now + 100_000,
+    )
+    script = started(chain, terms)
+    net = script.net
+    assert isinstance(net, Live)
+    for round in range(6):
+        script.honest_round()
+        if round < 5:
+            net.wait_until(net.settled[round].ends["window"])
+            net.claim(Role.PROVIDER, 1, round + 1)
+        net.check()
+    assert all(settled_round.is_consistent for settled_round in net.folded.settled)
+    held = net.folded.providers[HolderId(1)]
+    assert (held.steps, held.retained) == (3, held.bond - TOKEN)
+    assert chain.call(chain.members, "bondOf", net.job, Role.PROVIDER, 1) == (held.bond,)
+    net.wait_until(max(settled_round.ends["window"] for settled_round in net.settled))
+    finish(net)
+    assert all(m.released for m in net.members.values())
+    (escrow,) = chain.call(chain.jobs, "escrowOf", net.job)
+    assert escrow[:4] == (net.funded, net.claimed, net.refunded, net.burnt)
 
 
 def test_keys_that_are_missing_or_wrong_lose_pay_and_then_the_bond(chain: Chain) -> None:

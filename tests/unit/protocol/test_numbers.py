@@ -12,6 +12,7 @@ from tests.support.manifests import make_manifest
 
 from atoll.numerics.codec import sparse
 from atoll.protocol import (
+    audit_rates,
     audit_reports,
     certificates,
     checkpoint_commitments,
@@ -50,6 +51,8 @@ SHARED = {
     },
     "Rounds.sol": {"LONGEST_GAMES": clocks.GAMES_BEHIND},
     "Audits.sol": {"ENTRY_BYTES": audit_reports.ENTRY_BYTES},
+    "Members.sol": {"RETAINED_PART": audit_rates.RETAINED_PART},
+    "rounds/RoundsSettlement.sol": {"LOWEST_RATE": terms.LOWEST_RATE},
     "Jobs.sol": {"COMMITTEE": committee_draws.COMMITTEE},
     "rounds/RoundsMembership.sol": {"SIGNING_PART": clocks.SIGNING_PART},
     "EcdsaPolicy.sol": {
