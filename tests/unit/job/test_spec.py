@@ -23,7 +23,7 @@ from atoll.protocol.optimisers import INNER_OPTIMISERS
 from atoll.service.messages import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "51481e6ff2073ac9c502c50184811b3a58e43671783f4574675d1150c53e118a"
+DEMO_DIGEST = "592e06f760bde6be38ee1fd25319f14eec43e35a8fe42b717d03b12584f0323f"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = unstored_data(
