@@ -184,8 +184,8 @@ def _gpu_of(rank: int) -> str | None:
 
 def ranks_here() -> int:
     """Of each process that trains or replays, as its operator says."""
-    said = os.environ.get(RANKS_VARIABLE, "")
-    return int(said) if said.isdigit() and int(said) else 1
+    count = os.environ.get(RANKS_VARIABLE, "")
+    return int(count) if count.isdigit() and int(count) else 1
 
 
 def ranks_on(device: torch.device) -> int:

@@ -7,17 +7,25 @@ from functools import cache
 
 import pytest
 import torch
-from tests.property.train.test_one_state import all_bits, recipe_of, start_of
+from tests.property.train.test_one_state import (
+    all_bits,
+    of_size,
+    peak_of_a_segment,
+    recipe_of,
+    start_of,
+)
 from tests.support.batches import micro_batch
-from tests.unit.train.factories import small_model
+from tests.unit.train.factories import Job, small_model
 from torch import Tensor
 
 from atoll.numerics.gradients import StepInput, batch_gradients
-from atoll.numerics.memory_plan import LEAN, ROOMY
+from atoll.numerics.memory_plan import LEAN, RECOMPUTING, ROOMY
 from atoll.numerics.model import forward
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import Tensors
+from atoll.numerics.state_layout import trained_count
 from atoll.numerics.step import state_roots, step_in_place
+from atoll.train.memory_needs import _SUMS, _Sizes
 
 BATCH = 8
 """Sequences, each a micro-batch."""
@@ -86,3 +94,15 @@ def test_lanes_are_of_the_law_and_those_of_one_micro_batch_are_one_lane() -> Non
         digests[lanes] = state_roots(state).digest()
     assert digests[BATCH] == digests[1]
     assert len(set(digests.values())) == len(digests) - 1
+
+
+def test_lanes_hold_two_sums_and_no_more(job: Job) -> None:
+    large, peaks = of_size(job, 64, 4), []
+    for lanes in (1, 2, 4):
+        inner = large.manifest.inner.model_copy(
+            update={"batch": 8, "micro_batch": 1, "lanes": lanes}
+        )
+        some = large.of(large.manifest.model_copy(update={"inner": inner}))
+        peaks.append(peak_of_a_segment(some, RECOMPUTING))
+        assert peaks[-1] < 1.05 * (_Sizes(some.manifest).steps(RECOMPUTING) - _SUMS)
+    assert peaks[2] <= peaks[1] <= peaks[0] + 4.2 * trained_count(large.manifest)

@@ -29,7 +29,7 @@ SHAPE = 9, 14
 LION = InnerSpec(
     optimizer="lion", lr="0.01", momentum="0", beta1="0.9", beta2="0.99", eps="0",
     weight_decay="0.1", dropout="0", clip="1", schedule="constant", warmup_steps=0, steps=1,
-    batch=1, segment=1, micro_batch=1,
+    batch=1, segment=1, micro_batch=1, lanes=1,
 )  # fmt: skip
 
 
