@@ -168,7 +168,7 @@ library Hashing {
         (said[5], said[6], said[7]) = (auditSeed_, bytes32(uint256(id)), bytes32(uint256(uint160(account))));
         (said[8], said[9]) = (bodyHash, salt);
         assembly ("memory-safe") {
-            value := keccak256(said, 352)
+            value := keccak256(said, 320)
         }
     }
 
