@@ -352,6 +352,8 @@ def check_terms(terms: Plain) -> None:
     refuse(terms["min_providers"] > terms["seats"], "more providers than seats")
     refuse(terms["min_verifiers"] > terms["slots"], "more verifiers than slots")
     refuse(terms["f"] > most_borne(terms["seats"]), "f is above what the seats bear")
+    lower = 15 - terms["audit_rate"] if terms["f"] and terms["audit_rate"] else 0
+    refuse(terms["rate_steps"] > lower, "more steps than rates below")
     refuse(terms["window_seconds"] < 2 * terms["game_seconds"], "a window below two games")
     together = sum(terms[f"{name}_seconds"] for name in WINDOWS)
     refuse(together > 60 * 86_400, "windows of more than 60 days")

@@ -77,8 +77,8 @@ def new(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="demo, nano, gpt2-small, llama-1b, finetune or lora; default nano, or finetune "
-            "with --init.",
+            help="demo, nano, gpt2-small, llama-1b, finetune, lora or rl-lora; default nano, or "
+            "finetune with --init.",
         ),
     ] = None,
     init: InitFolder = None,

@@ -225,9 +225,7 @@ class Manifest(Spec):
 
     @model_serializer(mode="wrap")
     def _without_null(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = write(self)
-        absent = {name for name in _OPTIONAL if getattr(self, name) is None}
-        return {name: value for name, value in plain.items() if name not in absent}
+        return _of_what_there_is(write(self))
 
     def _check_init(self) -> None:
         has_both = self.init.seed is not None and self.init.cid is not None
@@ -342,3 +340,7 @@ def _read_manifest(data: bytes) -> Manifest:
         raise ManifestError(message, next_step=_NEXT_STEP) from error
     except ValueError as error:
         raise ManifestError(f"manifest: {error}", next_step=_NEXT_STEP) from error
+
+
+def _of_what_there_is(plain: dict[str, Any]) -> dict[str, Any]:
+    return {name: v for name, v in plain.items() if name not in _OPTIONAL or v is not None}

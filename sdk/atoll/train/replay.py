@@ -275,7 +275,8 @@ class _Audit:
             sampled += segment.sampled_bytes
             del segment
         model = model_of(task, self.store)
-        update, _ = close_round(task.manifest, model, states[0], task.dither, sampled=sampled)
+        closed = close_round(task.manifest, model, states[0], task.dither, sampled=sampled)
+        update = closed[0]
         ours = root_of_update(update)
         if ours != claimed.update_root:
             raise _Mismatch(task.round_id.round, claimed.checkpoint_commitments.segments, ours)

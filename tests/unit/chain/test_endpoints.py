@@ -103,7 +103,7 @@ async def test_nobody_is_sent_on_to_another_host(status: int) -> None:
 async def test_calls_that_do_not_decode_hide_no_certificate(length: int) -> None:
     """Anybody may call a contract with anything: it reverts, and stays in the block."""
     settle = registry().function("settle")
-    verdict = (0, 0, bytes(32), b"", bytes(8))
+    verdict = (0, 0, bytes(32), b"", bytes(8), bytes(32))
     own = encode(settle.inputs, [JOB, b"", [], (verdict, [], b"certificate")])
     strange = own[:128] + length.to_bytes(32, "big") + own[160:]
     sent = [f"0x{(settle.selector + data).hex()}" for data in (strange, own)]

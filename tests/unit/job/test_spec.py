@@ -23,7 +23,7 @@ from atoll.protocol.optimisers import INNER_OPTIMISERS
 from atoll.service.messages import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "366de9c996952d525763239eb883d092863813530dce4cb6adada960fbf0f7d5"
+DEMO_DIGEST = "b5abd2dc8e47ba4f1aaaad53a76914ce5cd7276235b860ad43175a4286428558"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = unstored_data(

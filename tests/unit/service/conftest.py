@@ -28,6 +28,7 @@ def context(tmp_path: Path) -> Any:
             role="provider",
             owner=None,
             reward_address=None,
+            ranks=1,
         ),
         follower=SimpleNamespace(views={}, confirmed=0),
         chain=Chain(),
