@@ -11,12 +11,12 @@ from tests.second_client import merge as merging
 from tests.second_client.codec import CODECS, update_root
 from tests.second_client.documents import Manifest, Shapes
 from tests.second_client.outer import Row, votes_of
-from tests.second_client.rules import distance
+from tests.second_client.rules import TRIMS, distance
 from tests.second_client.sections import joined, spoken_of
 from tests.second_client.state import State, exponents_digest, grouped, initial_root, tree_root
 
 CHUNK = 1 << 20
-RULES = {"mean", "median", "trimmed_mean"}
+RULES = {"mean", *TRIMS}
 Stated = tuple[bytes, bytes]
 """Merged update and merge statement."""
 

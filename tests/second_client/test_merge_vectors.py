@@ -129,7 +129,8 @@ def test_the_texts_updates() -> None:
         row = second.read_row(kind, data, shapes, exponents, seat).tolist()
         numbers = ", ".join(map(str, row)).replace("-", "−")
         lines = [line for line in text.splitlines() if line.startswith(f"| `{kind}`")]
-        (line,) = [line for line in lines if numbers in line]
+        (line,) = [line for line in lines if numbers in line] or [""]
+        assert line, f"the example of SPEC-MERGE.md, 2, has no row of {kind} with {numbers}"
         body = line.split("`")[3].replace(" ", "")
         assert data.endswith(bytes.fromhex(body))
         assert len(data) == 42 + len(body) // 2

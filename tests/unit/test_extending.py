@@ -72,6 +72,13 @@ def test_a_recipe_names_what_its_newest_sibling_stands_in(title: str) -> None:
     assert not missing, f"docs/extending.md does not name {missing}"
 
 
+def test_every_path_of_the_page_is_there() -> None:
+    paths = re.findall(r"\b(?:sdk|node|tests|contracts|docs|bench)/[\w./-]*\w", PAGE)
+    assert len(set(paths)) > 60
+    missing = {path for path in paths if not (ROOT / path).exists()}
+    assert not missing, f"docs/extending.md names what is not there: {sorted(missing)}"
+
+
 @pytest.mark.parametrize("title", RECIPES)
 def test_a_recipe_is_no_longer_than_it_should_be(title: str) -> None:
     _, aim = RECIPES[title]

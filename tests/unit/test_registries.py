@@ -20,12 +20,14 @@ from atoll.numerics.codec import registry
 from atoll.numerics.model import ACTIVATIONS, LAYERS
 from atoll.numerics.optimisers import STEPS
 from atoll.numerics.outer import OUTER_STEPS
+from atoll.numerics.rewards import FULFILLED
 from atoll.numerics.trace.build import model_trace as traced_model
 from atoll.numerics.trace.build.optimisers import TRACED
 from atoll.protocol.codecs import CODECS
 from atoll.protocol.families import LAYER_KINDS, MLP_KINDS, ROPE_SCALINGS
 from atoll.protocol.optimisers import INNER_OPTIMISERS, OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES
+from atoll.protocol.task_spec import REWARDS
 from atoll.train.families import FAMILIES
 
 ROOT = Path(__file__).parents[2]
@@ -165,6 +167,7 @@ def test_a_file_that_is_let_off_has_such_words(file: str) -> None:
         (STEPS, INNER_OPTIMISERS),
         (TRACED, INNER_OPTIMISERS),
         (OUTER_STEPS, OUTER_OPTIMISERS),
+        (FULFILLED, REWARDS),
         (LAYERS, LAYER_KINDS),
         (traced_model.LAYERS, LAYER_KINDS),
         (ACTIVATIONS, MLP_KINDS),

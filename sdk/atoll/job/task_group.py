@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from atoll.job.groups import Count, Group, Texts, beside
-from atoll.protocol.task_spec import MOST_REWARDS
+from atoll.protocol.choices import OneOf
+from atoll.protocol.task_spec import MOST_REWARDS, REWARDS
 
 
 class Reward(Group):
     """What a completion is worth that is as it should be."""
 
-    kind: Literal["answer", "length"] = Field(
-        default="answer", description="answer: as the row has it; length: so many tokens"
+    kind: Annotated[str, AfterValidator(OneOf("reward", REWARDS))] = Field(
+        default="answer",
+        description="; ".join(f"{name}: {kind.meaning}" for name, kind in REWARDS.items()),
     )
     weight: Annotated[int, Field(ge=1, le=1000)] = Field(default=1000, description="what it adds")
     opening: str = Field(default="", description="of an answer: what stands before it")

@@ -22,7 +22,6 @@ CID_BYTES: Final = 36
 """Of a CIDv1 of SHA-256, as every file of more than a block or of one has it."""
 MAX_STATEMENT: Final = 1 << 20
 """One block, whose name follows from its hash; a merge of more to say has no statement."""
-STATED_RULES: Final = frozenset({"mean", "median", "trimmed_mean"})
 _WORD: Final = 32
 _PARTS: Final = 5
 
@@ -31,8 +30,8 @@ def is_stated(manifest: Manifest) -> bool:
     """Whether merges have a statement: those that are rounded, and by a rule whose result at a
     coordinate follows from the rows there and their groups.
     """
-    rule = manifest.robust.properties
-    return manifest.codec.properties.fineness is not None and rule.base in STATED_RULES
+    is_rounded = manifest.codec.properties.fineness is not None
+    return is_rounded and manifest.robust.properties.is_coordinatewise
 
 
 def update_cid_of(statement: bytes) -> bytes:

@@ -30,6 +30,8 @@ class Rule:
         most_subsets: of n − f of n updates, where it tries each of them.
         is_plain_sum: whether it is the sum of all updates, which takes values of any size.
         compares: whether it reads the inner products of the updates, mixing apart.
+        is_coordinatewise: whether a coordinate's result follows from the rows there, once it is
+            known which of them are mixed: a merge by it is stated (SPEC-MERGE.md, 9).
         is_sparse: whether it is for codecs whose updates have few senders a coordinate. These have
             no other rule, and it has no other codecs.
     """
@@ -41,6 +43,7 @@ class Rule:
     most_subsets: int | None = None
     is_plain_sum: bool = False
     compares: bool = True
+    is_coordinatewise: bool = False
     is_sparse: bool = False
 
     def minimum(self, f: int) -> int:
@@ -53,9 +56,9 @@ class Rule:
 
 
 _DENSE: Final = (
-    Rule("mean", bears_faults=False, is_plain_sum=True, compares=False),
-    Rule("median", compares=False),
-    Rule("trimmed_mean", compares=False),
+    Rule("mean", bears_faults=False, is_plain_sum=True, compares=False, is_coordinatewise=True),
+    Rule("median", compares=False, is_coordinatewise=True),
+    Rule("trimmed_mean", compares=False, is_coordinatewise=True),
     Rule("geometric_median"),
     Rule("krum", more=3),
     Rule("multi_krum", more=3),

@@ -28,14 +28,19 @@ class RewardKind:
     """What a kind of reward reads.
 
     Attributes:
+        meaning: what it is given for, as a job file's documentation has it.
         reads_answer: the row's answer, between markers; else nothing of the row.
     """
 
+    meaning: str
     reads_answer: bool
 
 
 REWARDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
-    {"answer": RewardKind(reads_answer=True), "length": RewardKind(reads_answer=False)}
+    {
+        "answer": RewardKind("as the row has it", reads_answer=True),
+        "length": RewardKind("so many tokens", reads_answer=False),
+    }
 )
 
 

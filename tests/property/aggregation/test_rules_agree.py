@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.aggregation import reference_rules
 
-from atoll.aggregation import reference_rules
 from atoll.aggregation.chunks import PassPlan
 from atoll.aggregation.gram import squared_distances
 from atoll.aggregation.passes import gram

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.aggregation import reference_rules
 from tests.second_client.rules import TRIMS
 
-from atoll.aggregation import reference_rules
 from atoll.aggregation.chunks import PassPlan
 from atoll.aggregation.rules import BY_TRIMMING, MAX_DENOMINATOR, aggregate
 from atoll.errors import ConfigError

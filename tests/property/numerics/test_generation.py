@@ -18,6 +18,7 @@ from atoll.numerics.model import forward
 from atoll.numerics.ops import operations
 from atoll.numerics.sampling import Draw, Row, likeliest, sample
 from atoll.numerics.state_layout import adapter_shapes, param_shapes
+from atoll.protocol.families import LAYER_KINDS
 from atoll.protocol.model_spec import LoraSpec, ModelSpec
 
 LLAMA3 = {"kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 24}
@@ -31,7 +32,11 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
     "qwen2": {"qkv_bias": True, "tied": False},
     "qwen3": {"qk_norm": True, "kv_heads": 4},
     "relu2": {"mlp": "relu2", "kv_heads": 1},
-    "olmo2": {"kind": "olmo2", "qk_norm": True, "tied": False},
+    **{
+        kind: {"kind": kind, "qk_norm": True, "tied": False}
+        for kind in LAYER_KINDS
+        if kind != "llama"
+    },
 }
 DRAW = Draw((7, 1 << 31), step=5)
 OPS = operations()

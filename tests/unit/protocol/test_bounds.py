@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from importlib import import_module
 from typing import Annotated, Any
 
 import pytest
@@ -21,6 +20,7 @@ from tests.unit.protocol.bounds import (
 )
 
 from atoll.errors import ManifestError
+from atoll.protocol import manifest, method_spec, model_spec, task_spec
 from atoll.protocol.canonical import decode, encode
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.terms import check_terms
@@ -30,9 +30,12 @@ from atoll.protocol.types import Terms
 def reader(spec: type[BaseModel], name: str) -> TypeAdapter[Any]:
     """Reads one field alone, without what its spec says of it and others.
 
-    The spec is looked up by its name: a mutant's module is executed anew, and has another class.
+    The modules are named, so that mutants of them know this test for one of theirs.
     """
-    current: type[BaseModel] = getattr(import_module(spec.__module__), spec.__name__)
+    module = next(
+        m for m in (manifest, method_spec, model_spec, task_spec) if hasattr(m, spec.__name__)
+    )
+    current: type[BaseModel] = getattr(module, spec.__name__)
     field = current.model_fields[name]
     kind = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     return TypeAdapter(kind, config=ConfigDict(strict=True))

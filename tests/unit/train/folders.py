@@ -38,7 +38,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 CONFIGS |= {
-    family.title: {"model_type": name}
+    family.title: {"model_type": name, **({"sliding_window": None} if family.has_window else {})}
     for name, family in FAMILIES.items()
     if name not in {fields["model_type"] for fields in CONFIGS.values()}
 }

@@ -42,7 +42,7 @@ def made(folder: Path, kind: str, **changes: Any) -> None:
         "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 4,
     }  # fmt: skip
-    no_window = {"sliding_window": None} if kind == "mistral" else {}
+    no_window = {"sliding_window": None} if FAMILIES[kind].has_window else {}
     torch.manual_seed(3)
     config = AutoConfig.for_model(kind, **(shape | no_window | changes))
     model = AutoModelForCausalLM.from_config(config)
@@ -108,10 +108,11 @@ def test_any_fields_excluded_are_the_familys_own(kind: str, tmp_path: Path) -> N
 def test_a_field_excluded_gives_the_same_logits_or_a_refusal(
     kind: str, name: str, tmp_path: Path
 ) -> None:
-    usual = {"head_dim": 128} if kind == "qwen3" else {}
-    qwens = {"num_key_value_heads": 32, "num_attention_heads": 32, "hidden_size": 128}
-    usual |= qwens if "qwen" in kind else {}
-    usual |= {"num_key_value_heads": 8, "num_attention_heads": 8} if kind == "mistral" else {}
+    family = FAMILIES[kind]
+    usual: dict[str, Any] = {"head_dim": family.head_dim} if family.head_dim else {}
+    if (heads := family.kv_heads) is not None:
+        usual |= {"num_key_value_heads": heads, "num_attention_heads": heads}
+        usual |= {"hidden_size": 4 * heads}
     made(tmp_path, kind, **usual)
     config = config_at(tmp_path)
     config.pop(name, None)
