@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-import pytest
 from tests.network.members import Network, Site, Who, everybody, is_settled_up, network
 
 from atoll.protocol.types import NO_ROUND, Phase
 from atoll.protocol.views import JobView
+from atoll_devnet.processes.cluster import Cluster
 
 
-@pytest.fixture(autouse=True)
-def everybody_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+@asynccontextmanager
+async def everybody_applies(cluster: Cluster) -> AsyncIterator[None]:
     """Of a small job each member would merge by itself."""
-    monkeypatch.setenv("ATOLL_SERVICE__MERGE", "apply")
+    for member in cluster.providers:
+        path = member.folder / "config.toml"
+        path.write_text(f'merge = "apply"\n{path.read_text("utf-8")}', "utf-8")
+    yield
 
 
 async def test_two_rounds_are_trained_from_what_the_committee_merged(site: Site) -> None:
-    async with network(site, Who(), rounds=2) as running:
+    async with network(site, Who(), before=everybody_applies, rounds=2) as running:
         view = await running.until(is_settled_up)
         logs = logs_of(running)
     assert [settled_round.verdict.merged for settled_round in view.settled] == [4, 4]
@@ -33,7 +38,7 @@ async def test_two_rounds_are_trained_from_what_the_committee_merged(site: Site)
 
 async def test_a_merge_that_follows_from_nothing_is_not_applied(site: Site) -> None:
     who = Who(verifiers=dict.fromkeys(range(3), "wrong-merge"))
-    async with network(site, who, rounds=2) as running:
+    async with network(site, who, before=everybody_applies, rounds=2) as running:
         view = await running.until(_is_left)
         logs = logs_of(running)
     (settled_round,) = view.settled

@@ -196,7 +196,8 @@ function moneySection() {
   }
   return section("money", "Money", "In the network’s token, from the job’s own events, counted again by the law of pay.",
     el("p", {}, "Funded ", show(["money", "funded_wei"], "tokens"), " = ", PARTS.map(([, field, name], i) =>
-      [i ? " + " : null, name.toLowerCase(), " ", show(["money", field], "tokens")])),
+      [i ? " + " : null, name.toLowerCase(), " ", show(["money", field], "tokens")]),
+    "; of what is paid, ", show(["money", "retained_wei"], "tokens"), " joined bonds"),
     moneyBar(),
     el("dl", { class: "split" }, PARTS.map(([kind, field, name]) => el("div", {},
       el("dt", { class: "key" }, patch(kind), name), el("dd", {}, show(["money", field], "tokens"))))),
@@ -265,7 +266,7 @@ function membersSection() {
       [show([...path, "role"], "text"), " ", show([...path, "index"], "text"),
         member.slashed ? ", slashed" : member.ready ? null : ", not ready"], ["from ", show([...path, "start"], "text"),
         member.to === null ? null : [", gone from ", show([...path, "to"], "text")]],
-      ...["bond_wei", "paid_wei", "claimable_wei", "slashed_wei"].map((name) => show([...path, name], "tokens"))];
+      bond(path), ...["paid_wei", "claimable_wei", "slashed_wei"].map((name) => show([...path, name], "tokens"))];
   });
   return section("members", "Members", "Everybody who has or had a seat or a slot, and where it serves; amounts in tokens.",
     rows.length ? table("Members", names, rows) : el("p", {}, "Nobody has joined yet."));

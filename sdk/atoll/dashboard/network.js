@@ -45,8 +45,8 @@ function memberHolding(held, path) {
   return el("p", { class: "note" }, show([...path, "role"], "text"), " ", show([...path, "index"], "text"),
     ", from round ", show([...path, "start"], "text"),
     held.to === null ? null : [", gone from ", show([...path, "to"], "text")], ", bond ",
-    show([...path, "bond_wei"], "tokens"), held.released ? ", which is home" : null,
-    held.slashed ? ", slashed" : null);
+    show([...path, "bond_wei"], "tokens"), " (", show([...path, "retained_wei"], "tokens"), " of it pay)",
+    held.released ? ", which is home" : null, held.slashed ? ", slashed" : null);
 }
 
 function memberLine(line, path) {

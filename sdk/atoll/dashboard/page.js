@@ -87,6 +87,8 @@ const section = (id, title, note, ...children) =>
     el("h2", { id: `${id}-title` }, title), note ? el("p", { class: "note" }, note) : null, children);
 const fact = (name, ...value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
 const small = (...value) => el("small", {}, value);
+const bond = (path) => [show([...path, "bond_wei"], "tokens"),
+  el("div", { class: "when" }, show([...path, "retained_wei"], "tokens"), " of it pay")];
 const textOf = (item) => Array.isArray(item) ? item.map(textOf).join("") : item?.textContent ?? item;
 // On a narrow screen a row is a card, whose cells have their column's name; the roles outlive that.
 const table = (caption, names, rows) =>

@@ -162,6 +162,9 @@ def _of_auditor(net: Live, settled_round: SettledRound, id: HolderId) -> Iterato
         yield (KeeperCallKind.PROVEN, *about), audits, "proven", (job, round, id, holder, body)
         settled = (job, round, id, holder)
         yield (KeeperCallKind.SETTLE_CONTEST, *about), audits, "settleContest", settled
+        for game in net.folded.games:
+            waiting = (job, round, id, holder, game, body)
+            yield (KeeperCallKind.WITHHOLD, *about), audits, "withhold", waiting
         for key in _keys(settled_round, seat):
             contested = (shown(settled_round, seat), id, body, key)
             yield (KeeperCallKind.CONTEST, *about), audits, "contest", contested
