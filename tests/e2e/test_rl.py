@@ -26,7 +26,7 @@ TERMS = [(a, b) for a in range(10, 14) for b in range(10, 14)]
 HELD_OUT = TERMS[::4]
 FORMAT = SMALL | {"inner.lr": "0.003", "inner.steps": "32", "inner.segment": "8"}
 CHOSEN = SMALL | {
-    "lora.rank": "4", "inner.lr": "0.01", "inner.steps": "16", "inner.segment": "4",
+    "lora.rank": "4", "inner.lr": "0.01", "inner.steps": "48", "inner.segment": "8",
     "inner.batch": "32", "inner.micro_batch": "32", "task.group": "8", "task.new_tokens": "3",
 }  # fmt: skip
 GAIN = 1.3
