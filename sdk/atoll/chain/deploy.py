@@ -324,13 +324,14 @@ class _Deployer:
         step, clock, tip = self._steps[index], asyncio.get_running_loop().time, self._tip
         hashes, bid_at = [sent], clock() + BID_SECONDS
         while True:
-            found = None
+            mined = None
             with suppress(RpcUnavailable):  # busy for a moment; the deployment's timeout bounds it
                 receipts = [
-                    await self._ask(receipt, "eth_getTransactionReceipt", one) for one in hashes
+                    await self._ask(receipt, "eth_getTransactionReceipt", tx_hash)
+                    for tx_hash in hashes
                 ]
-                found = next((one for one in receipts if one is not None), None)
-            if found is not None:
+                mined = next((each for each in receipts if each is not None), None)
+            if mined is not None:
                 break
             if clock() >= bid_at:
                 fee, tip, bid_at = -(-fee * 9 // 8), -(-tip * 9 // 8), clock() + BID_SECONDS
@@ -338,9 +339,9 @@ class _Deployer:
                 with suppress(RpcUnavailable, TransactionFailed):
                     hashes.append(await self._send(index, fee, tip))
             await asyncio.sleep(POLL_SECONDS)
-        if found.succeeded is False:
-            raise TransactionFailed(f"{step.what} reverted (transaction {found.tx_hash})")
-        return found.block_number
+        if mined.succeeded is False:
+            raise TransactionFailed(f"{step.what} reverted (transaction {mined.tx_hash})")
+        return mined.block_number
 
     async def _ask(self, read: Callable[[Any], T], method: str, *params: Any) -> T:
         return await self._provider.ask(method, params, read)
