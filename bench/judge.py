@@ -7,7 +7,8 @@ Parts, each of which prints a line for each of its items; all but the last run w
 
 arithmetic  functions of the judge's soft-float against the reference step and Berkeley SoftFloat
 operations  elements of every operation of a program: the EVM against Python
-proofs      the dearest last move of every operation at the sizes of GPT-2 small and Llama 1B
+proofs      the dearest last move of every operation at the sizes of GPT-2 small and Llama 1B, and
+            the pick of a sampled token
 game        a whole game about the demo's model, really played; one of either size, with trees made
             as they are read
 trials      fifteen hundred games: a wrong bit in every operation, at its ends and in its middle,
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import sys
 import tempfile
@@ -37,6 +39,7 @@ from tests.judge.fuzz import Comparison, arithmetic, compare
 from tests.judge.operations import OPERATIONS
 from tests.judge.replay import NODES, court, differences
 from tests.judge.table import CODE_LIMIT, Bill, Table, table
+from tests.judge.vast_tokens import pick_gas
 
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.games.game_machine import Outcome
@@ -89,6 +92,8 @@ def _failures(document: Mapping[str, Any]) -> list[str]:
     found += [n for n, part in arithmetic_.items() if part["differences_second"]]
     found += [n for n, part in operations.items() if part.get("differences")]
     found += [n for n, part in operations.items() if part.get("prove_gas", 0) > costs.MOST]
+    picks = document.get("pick_token_gas", {})
+    found += [f"pickToken {n}" for n, gas in picks.items() if gas > costs.MOST_OF_A_PICK]
     games = document.get("game", {})
     found += [n for n, part in games.items() if part["transactions"] > costs.MOST_TRANSACTIONS]
     found += [n for n, part in games.items() if part["gas"] > costs.MOST_OF_A_GAME]
@@ -140,17 +145,21 @@ def _operations(options: argparse.Namespace) -> Document:
 def _proofs(options: argparse.Namespace) -> Document:
     """`prove_gas` is the dearest of the presets; variants are tried for what these do not have."""
     made: Document = {}
+    picks: Document = {}
     with table("SetGame") as seat:
         for label, preset in PRESETS.items():
             for op, gas in _dearest_of(seat, preset, options.only).items():
                 made.setdefault(op, {})[label] = gas
+            # Behind them, since a deployment's first event costs 0.02M more.
+            picks[label] = pick_gas(seat, world_of(preset, "rewards"))
     with table() as seat:
         sizes = dict(seat.code_sizes())
     operations = {
         op: _said(op, {"prove_gas": max(by_size.values()), "prove_gas_at": by_size})
         for op, by_size in made.items()
     }
-    return {"operations": operations, "code_bytes": sizes}
+    found = _said("pickToken", picks)
+    return {"operations": operations, "code_bytes": sizes, "pick_token_gas": found}
 
 
 def _dearest_of(seat: Table, preset: str, operations: Sequence[Op]) -> dict[str, int]:
@@ -184,15 +193,16 @@ def _bill(bill: Bill) -> Document:
 
 
 def _trials(options: argparse.Namespace) -> Document:
-    played, nowhere, wrong = 0, 0, []
+    played, nowhere, wrong, numbers = 0, 0, [], itertools.count(1)
     with table() as seat:
         for op in options.only:
-            for place in trials.positions(op):
-                lied = trials.refute(seat, 2 * played + 1, place)
-                kept = trials.survive(seat, 2 * played + 2, place)
+            for place in trials.lies(op):
+                lied = trials.refute(seat, next(numbers), place)
                 played, nowhere = played + 1, nowhere + (lied is None)
                 if trials.outcome(lied) is not Outcome.HOLDER_LOST:
                     wrong.append(f"a wrong bit stood: {place}")
+            for place in trials.positions(op):
+                kept = trials.survive(seat, next(numbers), place)
                 if kept.outcome is not Outcome.CHALLENGER_LOST:
                     wrong.append(f"a right element lost: {place}")
             _said(op.name, {"places": played, "not_claimable": nowhere, "wrong": wrong})

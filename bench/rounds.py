@@ -1,7 +1,8 @@
 """What a round costs a provider: time beside its steps, bytes a parameter, gas.
 
     python bench/rounds.py [--json] [--preset demo] [--set KEY=VALUE ...] [--seats 1]
-                           [--verifiers 3] [--link-mbit 100] [--no-gas] [--folder PATH]
+                           [--verifiers 3] [--link-mbit 100] [--wide-mbit 1000] [--hidden]
+                           [--merge apply] [--no-gas] [--folder PATH]
 
 One provider on one core; chain, verifiers and submitter on the others (on the same one where the
 machine has no other, and then they take from it: `cores`). The job has one seat, so that nobody
@@ -19,7 +20,11 @@ rounds that train 60 seconds or more (`train_seconds`).
 
 With `--link-mbit` every member has a network namespace and one link to a bridge, both of whose ends
 let so many megabits a second through (tc, tbf); that takes root. `link_bytes_per_parameter` is then
-what the kernel counted on the provider's link, questions to the chain included.
+what the kernel counted on the provider's link, questions to the chain included. The first
+verifier's link may be another, of `--wide-mbit`. With `--hidden` no provider announces a gateway,
+and `--merge` is what providers' configs say: `apply` has them take what the committee merged. The
+last round's merge nobody trains on, so what they receive is of one round less then, and asks for
+two rounds or more.
 
 `gas`: of a call in steady state (`contracts/test/integration/Gas.t.sol`, which forge runs), the
 claim being of ten rounds; `per_provider_round` is everybody's gas of a round, claims included, for
@@ -77,8 +82,14 @@ DEFAULTS = {
     "evaluate.batches": 1,
     "windows.train": "20m",
     "windows.audit": "5m",
+    "windows.open": "2m",
+    "windows.key": "2m",
+    "windows.window": "30m",
+    "windows.move": "1m",
+    "windows.game": "10m",
 }
-"""Of the demo's job, so that a round trains a minute or more where nothing else runs."""
+"""Of the demo's job, so that a round trains a minute or more where nothing else runs, and members
+on links of their own, who take the chain for a distant one, have time for a transaction."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,9 @@ class Options:
     seats: int
     verifiers: int
     link_mbit: int | None
+    wide_mbit: int | None
+    is_hidden: bool
+    merge: str
     has_gas: bool
     folder: Path
 
@@ -101,6 +115,9 @@ def main() -> None:
     parser.add_argument("--seats", type=int, default=1)
     parser.add_argument("--verifiers", type=int, default=3)
     parser.add_argument("--link-mbit", type=int)
+    parser.add_argument("--wide-mbit", type=int)
+    parser.add_argument("--hidden", action="store_true")
+    parser.add_argument("--merge", choices=("auto", "self", "apply"), default="auto")
     parser.add_argument("--no-gas", action="store_true")
     parser.add_argument("--folder", default="")
     asked = parser.parse_args()
@@ -109,7 +126,16 @@ def main() -> None:
     members = (asked.seats, asked.verifiers)
     spec = fitting(chosen_changes(spec, asked.set), *members)
     with tempfile.TemporaryDirectory(prefix="atoll-rounds-", dir=asked.folder or None) as folder:
-        options = Options(spec, *members, asked.link_mbit, not asked.no_gas, Path(folder))
+        options = Options(
+            spec,
+            *members,
+            link_mbit=asked.link_mbit,
+            wide_mbit=asked.wide_mbit,
+            is_hidden=asked.hidden,
+            merge=asked.merge,
+            has_gas=not asked.no_gas,
+            folder=Path(folder),
+        )
         found = run_until_told(measure(options))
     if options.has_gas:
         found["gas"] = gas()
@@ -162,6 +188,14 @@ def running(cluster: Cluster, links: Links | None) -> Iterator[None]:
     finally:
         for process in processes:
             process.stop()
+
+
+def configure(member: Member, options: Options) -> None:
+    """Says in a provider's config what is measured."""
+    text = member.config_file.read_text("utf-8")
+    if options.is_hidden:
+        text = text.replace("[gateway]\n", "[gateway]\nannounce = false\n")
+    member.config_file.write_text(f'merge = "{options.merge}"\n{text}', "utf-8")
 
 
 # --- the measurement ---
@@ -231,8 +265,12 @@ async def measure(options: Options) -> dict[str, Any]:
                 config.folder / "chain", block_seconds=BLOCK_SECONDS, options=("--host", links.host)
             )
             cluster.chain = LocalChain(chain)
+            if options.wide_mbit is not None:
+                links.shape(options.seats, f"{options.wide_mbit}mbit")
         stack.callback(cluster.stop)
         await cluster.start_chain()
+        for member in cluster.providers:
+            configure(member, options)
         stack.enter_context(running(cluster, links))
         trained = await train(cluster, with_text(options.spec), links)
         link = links.counted(0) if links else None
@@ -248,7 +286,7 @@ async def train(cluster: Cluster, spec: JobSpec, links: Links | None) -> Trained
         cluster.chain.rpc_url, cluster.deployment, cluster.submitter, config
     ) as client:
         draft = await client.draft(spec)
-        handle = await client.submit(draft, max_spend=SUBMITTER_TOKENS)
+        handle = await client.submit(draft, max_spend=str(SUBMITTER_TOKENS))
         rounds, before = draft.manifest.terms.rounds, Traffic({}, None)
         while (view := await seen(handle)) is None or len(view.settled) < rounds:
             cluster.check()
@@ -303,6 +341,9 @@ def of_traffic(
     )
     before = [trained.before.told[member.name] for member in cluster.providers]
     of_provider = _both(_mean(providers), rounds)
+    if options.merge == "apply":
+        applied = parameters * (len(trained.view.settled) - 1)
+        of_provider["down"] = _both(_mean(providers), applied)["down"]
     found = {
         "seats": options.seats,
         "uplink_bytes_per_parameter": of_provider["up"],

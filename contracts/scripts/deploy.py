@@ -13,9 +13,11 @@ from brownie import (
     BlsPolicy,
     Claims,
     Config,
+    DerivedStrikes,
     EcdsaPolicy,
     FloatSteps,
     Game,
+    HistoryBeacon,
     ImportSteps,
     IntegerSteps,
     Jobs,
@@ -23,11 +25,13 @@ from brownie import (
     LateVotes,
     Members,
     OptimiserSteps,
+    RolloutSteps,
     Rounds,
     RoundsMembership,
     RoundsSettlement,
     Stakes,
     StateSteps,
+    Strikes,
     UpdateProofSteps,
     accounts,
     web3,
@@ -44,6 +48,7 @@ FAMILIES = (
     OptimiserSteps,
     StateSteps,
     UpdateProofSteps,
+    RolloutSteps,
 )
 """By op >> 8."""
 PARAMS = (100, 3_000, 1, 1, 1, ETHER, ETHER)
@@ -67,7 +72,9 @@ def deploy(owner) -> Rounds:
     policies = [EcdsaPolicy.deploy(sender)]
     if has_bls():
         policies.append(BlsPolicy.deploy(sender))
-    config = Config.deploy(token, owner, PARAMS, 7 * DAY, 2 * DAY, LONGEST_GAME, policies, sender)
+    beacon = HistoryBeacon.deploy(sender)
+    fixed = (7 * DAY, 2 * DAY, LONGEST_GAME, beacon)
+    config = Config.deploy(token, owner, PARAMS, *fixed, policies, sender)
     stakes = Stakes.deploy(config, sender)
     families = [family.deploy(sender) for family in FAMILIES]
     judge = Judge.deploy(families, sender)
@@ -81,16 +88,19 @@ def deploy(owner) -> Rounds:
     members = Members.deploy(stakes, jobs, sender)
     audits = Audits.deploy(rounds, members, jobs, sender)
     late_votes = LateVotes.deploy(rounds, members, audits, sender)
+    derived = DerivedStrikes.deploy(rounds, members, jobs, sender)
+    strikes = Strikes.deploy(rounds, members, jobs, derived, sender)
     claims = Claims.deploy(rounds, members, jobs, audits, sender)
     stakes.wire(members, jobs, sender)
-    rounds.wire(members, audits, late_votes, sender)
-    members.wire(rounds, audits, late_votes, claims, game, sender)
+    rounds.wire(members, audits, late_votes, strikes, sender)
+    members.wire(rounds, audits, late_votes, claims, strikes, game, sender)
     audits.wire(game, sender)
     claims.wire(game, sender)
     game.wire(claims, sender)
     for contract in (
         token,
         *policies,
+        beacon,
         config,
         stakes,
         jobs,

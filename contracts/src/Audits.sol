@@ -6,8 +6,7 @@ import {IAuditsHooks, IJobsHooks, IMembersHooks, IRoundsHooks} from "./interface
 import {IJobs} from "./interfaces/IJobs.sol";
 import {IMembers} from "./interfaces/IMembers.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
-import {Outcome} from "./judge/GameQueue.sol";
-import {IGame} from "./judge/IClaims.sol";
+import {IGame, Outcome} from "./judge/IClaims.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Draws} from "./libraries/Draws.sol";
 import {Hashing} from "./libraries/Hashing.sol";
@@ -16,12 +15,6 @@ import {Placed} from "./libraries/Placed.sol";
 import {Reveals, Shown} from "./libraries/Reveals.sol";
 import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
-
-/// The first words of `GameQueue.Match`, as the ABI has them: the eighth is the outcome, the last here
-/// the position. To decode all of them is 2 % of what a contract may be long.
-interface IMatchWords {
-    function gameOf(uint256 id) external view returns (uint256[18] memory);
-}
 
 /// @title Behind the training: who looked at what, and proved it.
 /// @notice A digest of a verifier changes its own fee and nobody's pay or bond. All that is claimed
@@ -318,13 +311,12 @@ contract Audits is IAudits, IAuditsHooks, EventLog, Wired {
     }
 
     function _requireAbout(bytes32 position, uint64 gameId) private view {
-        uint256[18] memory words = IMatchWords(address(game)).gameOf(gameId);
-        bool isAbout = bytes32(words[17]) == position && !_isOver(Outcome(words[7]));
-        if (!isAbout) revert NotAboutIt(gameId, position);
+        (bytes32 theirs, Outcome outcome) = game.verdictOf(gameId);
+        if (theirs != position || _isOver(outcome)) revert NotAboutIt(gameId, position);
     }
 
-    function _outcomeOf(uint64 gameId) private view returns (Outcome) {
-        return Outcome(IMatchWords(address(game)).gameOf(gameId)[7]);
+    function _outcomeOf(uint64 gameId) private view returns (Outcome outcome) {
+        (, outcome) = game.verdictOf(gameId);
     }
 
     /// @return whether the holder has not lost it, and will not

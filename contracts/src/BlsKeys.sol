@@ -113,14 +113,9 @@ abstract contract BlsKeys is IBlsKeys {
         }
     }
 
-    /// @return value keccak256 of the accounts, a word each
-    function _hashOf(address[] calldata accounts) private pure returns (bytes32 value) {
-        assembly ("memory-safe") {
-            let free := mload(64)
-            let size := shl(5, accounts.length)
-            calldatacopy(free, accounts.offset, size)
-            value := keccak256(free, size)
-        }
+    /// @return keccak256 of the accounts, a word each
+    function _hashOf(address[] calldata accounts) private pure returns (bytes32) {
+        return keccak256(abi.encodePacked(accounts));
     }
 
     function _shown(Point storage p) private view returns (bytes memory) {

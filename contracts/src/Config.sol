@@ -29,6 +29,8 @@ contract Config is IConfig, Ownable2Step {
     /// @inheritdoc IConfig
     uint256 public immutable override longestGame;
     /// @inheritdoc IConfig
+    address public immutable override beacon;
+    /// @inheritdoc IConfig
     bool public override paused;
     /// @inheritdoc IConfig
     mapping(address => bool) public override isPolicy;
@@ -51,6 +53,7 @@ contract Config is IConfig, Ownable2Step {
         uint64 unbondingDelay_,
         uint64 changeDelay_,
         uint256 longestGame_,
+        address beacon_,
         address[] memory policies
     ) Ownable(owner_) {
         _requireBetween("unbondingDelay", unbondingDelay_, 1 hours, 365 days);
@@ -61,6 +64,7 @@ contract Config is IConfig, Ownable2Step {
         unbondingDelay = unbondingDelay_;
         changeDelay = changeDelay_;
         longestGame = longestGame_;
+        beacon = beacon_;
         _params = params_;
         emit ParamsApplied(params_);
         for (uint256 i = 0; i < policies.length; i++) {

@@ -40,9 +40,7 @@ contract EcdsaPolicy is IAttestationPolicy {
                 if ((signers >> i) & 1 == 0) continue;
                 uint256 from = offset + LENGTH_BYTES;
                 uint256 length;
-                assembly ("memory-safe") {
-                    length := shr(240, calldataload(add(certificate.offset, offset)))
-                }
+                length = uint16(bytes2(certificate[offset:]));
                 offset = from + length;
                 address recovered = _recover(digest, certificate, from, length);
                 bool isIts = recovered != address(0) && recovered == committee[i];

@@ -40,7 +40,8 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     uint256 private constant COMMITTEE = 32;
     address public constant BURN = address(0xdead);
 
-    IConfig public immutable config;
+    /// @inheritdoc IJobs
+    IConfig public immutable override config;
     IERC20 public immutable token;
     address public immutable rounds;
     address public immutable members;

@@ -70,6 +70,7 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
     address public audits;
     address public lateVotes;
     address public claims;
+    address public strikes;
     IGame public game;
 
     mapping(uint256 jobId => mapping(Role => uint32)) private _ids;
@@ -109,11 +110,16 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
         Placed.requireHere(IJobs(jobs_).members());
     }
 
-    function wire(address rounds_, address audits_, address lateVotes_, address claims_, address game_)
-        external
-        wiring
-    {
-        (rounds, audits, lateVotes, claims, game) = (rounds_, audits_, lateVotes_, claims_, IGame(game_));
+    function wire(
+        address rounds_,
+        address audits_,
+        address lateVotes_,
+        address claims_,
+        address strikes_,
+        address game_
+    ) external wiring {
+        (rounds, audits, lateVotes, claims) = (rounds_, audits_, lateVotes_, claims_);
+        (strikes, game) = (strikes_, IGame(game_));
     }
 
     // --- seats ---
@@ -196,7 +202,8 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
     /// @inheritdoc IMembers
     function leavePool(uint256 jobId) external {
         (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.VERIFIER);
-        _requireNoMerge(jobId);
+        // Where a committee draw has settled nothing, others may never sign.
+        if (IRounds(rounds).state(jobId).committeeDraw == 0) _requireNoMerge(jobId);
         _endSlot(jobId, set, m, id);
     }
 
@@ -245,14 +252,21 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
     function slashDropped(uint256 jobId, uint32 id, uint32 round, uint16 seat) external {
         if (msg.sender != audits) revert NotAllowed(msg.sender);
         bytes32 fault = Hashing.fault(address(this), jobId, Role.VERIFIER, id, round, MissedDuty.DROPPED, seat);
-        _slashVerifier(jobId, id, round, MissedDuty.DROPPED, fault, HALF_BPS);
+        _slashVerifier(jobId, id, round, MissedDuty.DROPPED, fault, HALF_BPS, address(0));
     }
 
     /// @inheritdoc IMembersHooks
     function slashEquivocated(uint256 jobId, uint32 id, uint32 round) external {
         if (msg.sender != lateVotes) revert NotAllowed(msg.sender);
         bytes32 fault = Hashing.fault(address(this), jobId, Role.VERIFIER, id, round, MissedDuty.EQUIVOCATED, 0);
-        _slashVerifier(jobId, id, round, MissedDuty.EQUIVOCATED, fault, BPS);
+        _slashVerifier(jobId, id, round, MissedDuty.EQUIVOCATED, fault, BPS, address(0));
+    }
+
+    /// @inheritdoc IMembersHooks
+    function slashMismerged(uint256 jobId, uint32 id, uint32 round, address by) external {
+        if (msg.sender != strikes) revert NotAllowed(msg.sender);
+        bytes32 fault = Hashing.fault(address(this), jobId, Role.VERIFIER, id, round, MissedDuty.MISMERGED, 0);
+        _slashVerifier(jobId, id, round, MissedDuty.MISMERGED, fault, HALF_BPS, by);
     }
 
     /// @inheritdoc IMembersHooks
@@ -504,11 +518,22 @@ contract Members is IMembers, IMembersHooks, EventLog, TypedDomain, Wired {
     }
 
     /// @param bps of what is left of a member's bond
-    function _slashVerifier(uint256 jobId, uint32 id, uint32 round, MissedDuty kind, bytes32 fault, uint256 bps)
-        private
-    {
+    /// @param by who has a winner's share of it; zero: all is burnt
+    function _slashVerifier(
+        uint256 jobId,
+        uint32 id,
+        uint32 round,
+        MissedDuty kind,
+        bytes32 fault,
+        uint256 bps,
+        address by
+    ) private {
         uint256 amount = bondOf(jobId, Role.VERIFIER, id) * bps / BPS;
         Slash memory order = _orderOf(jobId, Role.VERIFIER, id, fault, amount);
+        if (by != address(0)) {
+            (order.shared, order.beneficiary) = (amount, by);
+            order.beneficiaryBps = jobs.paramsOf(jobId).winnerShareBps;
+        }
         _log(
             jobId,
             abi.encode(Missed.selector, jobId, order.account, id),

@@ -8,11 +8,13 @@ import {Bits} from "./libraries/Bits.sol";
 import {Draws} from "./libraries/Draws.sol";
 import {Placed} from "./libraries/Placed.sol";
 import {Hashing} from "./libraries/Hashing.sol";
+import {Modules} from "./libraries/Modules.sol";
 import {Rows} from "./libraries/Rows.sol";
 import {TypedDomain} from "./libraries/TypedData.sol";
 import "./types/Types.sol";
 import {Head, HeadWord, Packed, Settlement, Shape, Windows} from "./rounds/Packed.sol";
 import {RoundsBase} from "./rounds/RoundsBase.sol";
+import {SeatSteps} from "./rounds/SeatSteps.sol";
 
 /// @title The round state machine. It holds no money and asks nobody who may change his answer, but for a member that
 /// is a contract, about its own signature alone.
@@ -23,7 +25,6 @@ import {RoundsBase} from "./rounds/RoundsBase.sol";
 contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
     using Bits for uint256;
     using Packed for Head;
-    using Packed for Settlement;
     using Packed for Shape;
     using Packed for Windows;
 
@@ -50,8 +51,8 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
         Placed.requireHere(IJobs(jobs_).rounds());
     }
 
-    function wire(address members_, address audits_, address lateVotes_) external wiring {
-        (members, audits, lateVotes) = (members_, audits_, lateVotes_);
+    function wire(address members_, address audits_, address lateVotes_, address strikes_) external wiring {
+        (members, audits, lateVotes, strikes) = (members_, audits_, lateVotes_, strikes_);
     }
 
     /// @inheritdoc IRounds
@@ -119,8 +120,7 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
         Head memory h = j.head.load();
         if (h.phase != Phase.MERGE) revert WrongPhase(h.phase, Phase.MERGE);
         if (h.isSeeded) revert AlreadySeeded(jobId);
-        if (block.number == h.beacon) revert Unseeded(h.beacon, block.number);
-        _seedAudit(jobId, j, h);
+        _seedOrNote(jobId, j, h);
     }
 
     /// @inheritdoc IRounds
@@ -135,7 +135,7 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
             if (_repeats(jobId, j, h)) return;
             return h.phase == Phase.TRAIN ? _endTrain(jobId, j, h, j.waiting) : _endReveal(jobId, j, h, j.waiting);
         }
-        if (block.timestamp >= j.shape.expiry) revert NothingToDo(h.phase, _lastMoment(j)); // `settleLate` is due
+        if (_isOverdue(j, h)) revert NothingToDo(h.phase, _lastMoment(j)); // `settleLate` is due
         _nextCommittee(jobId, j, h);
     }
 
@@ -162,25 +162,26 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
         Crew memory c = Crew(j.held, j.ready, 0);
         if (!_isEnough(s, c)) revert NothingToDo(Phase.WAITING, 0);
         uint256 pool = c.ready;
-        bytes32 beacon = blockhash(block.number - 1);
+        bytes32 drawn = blockhash(block.number - 1);
         if (pool.popcount() > Draws.COMMITTEE) {
-            beacon = h.beacon == 0 ? bytes32(0) : blockhash(h.beacon);
-            if (block.number == h.beacon) revert Unseeded(h.beacon, block.number);
-            if (beacon == 0) return _notePool(jobId, j, h);
+            bool isLost = h.noted == 0;
+            if (!isLost) (drawn, isLost) = beacon.seedOf(h.noted);
+            if (isLost) return _notePool(jobId, j, h);
+            if (drawn == 0) revert Unseeded(h.noted, block.number);
             if (pool & j.noted != 0) pool &= j.noted;
         }
         h.status = JobStatus.ACTIVE;
-        bytes32 seed = Hashing.dataSeed(_roundId(jobId, h.round), 0, beacon);
+        bytes32 seed = Hashing.dataSeed(_roundId(jobId, h.round), 0, drawn);
         j.seeds[h.round & 1] = seed;
         _forgetAccounts(j);
         c.committee = Draws.committee(seed, pool);
         _openRound(jobId, j, h, seed, c);
     }
 
-    /// @dev A committee is drawn from it, by the hash of this block, which nobody knows in it:
+    /// @dev A committee is drawn from it, by the seed of this block, which nobody knows in it:
     /// whoever brings the last member that was missing has no choice of committees.
     function _notePool(uint256 jobId, Job storage j, Head memory h) private {
-        h.beacon = uint40(block.number);
+        _note(h);
         j.noted = j.ready;
         j.head.store(h);
         _logBehind(jobId, abi.encode(Waiting.selector, jobId, h.round), abi.encode(0));
@@ -193,19 +194,28 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
         if (revealed == 0) return _void(jobId, j, h, missed);
         if (missed != 0) j.seated = revealed;
         j.waiting = revealed; // it says nothing from here on; written as not zero, since that is cheaper
-        bytes32 beacon = blockhash(block.number - 1);
-        bytes32 nextSeed = Hashing.dataSeed(_roundId(jobId, h.round + 1), j.reveals, beacon);
+        bytes32 last = blockhash(block.number - 1);
+        bytes32 nextSeed = Hashing.dataSeed(_roundId(jobId, h.round + 1), j.reveals, last);
         j.seeds[(h.round + 1) & 1] = nextSeed;
         (h.phase, h.deadline) = (Phase.MERGE, uint40(block.timestamp) + j.windows.merge);
-        h.beacon = uint40(block.number);
+        _note(h);
         j.head.store(h);
         _logBehind(jobId, abi.encode(MergeOpened.selector, jobId, h.round), abi.encode(revealed, nextSeed, h.deadline));
+    }
+
+    /// @dev Reverts where it would change nothing, or its sender would pay for that.
+    /// @return whether the audit seed is fixed; else the block that draws it was lost, and this one is noted instead
+    function _seedOrNote(uint256 jobId, Job storage j, Head memory h) private returns (bool) {
+        uint40 noted = h.noted;
+        if (_seedAudit(jobId, j, h)) return true;
+        if (h.noted == noted) revert Unseeded(noted, block.number);
+        return false;
     }
 
     /// @dev Who was silent in a committee draw that settled nothing misses, unless most were; the
     /// audit seed stays, which the next one is drawn by.
     function _nextCommittee(uint256 jobId, Job storage j, Head memory h) private {
-        if (!_seedAudit(jobId, j, h)) return;
+        if (!_seedOrNote(jobId, j, h)) return;
         uint256 said = uint32(uint256(j.votes));
         uint256 silent;
         for (uint256 left = j.committee; left != 0; (left &= left - 1, said >>= 1)) {
@@ -255,72 +265,77 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
 
     /// @inheritdoc IRounds
     function settle(uint256, bytes calldata, uint256[] calldata, Certified calldata) external {
-        _delegate(settlement);
+        Modules.delegate(settlement);
     }
 
     /// @inheritdoc IRounds
     function settleLate(uint256, bytes calldata, uint256[] calldata) external {
-        _delegate(settlement);
+        Modules.delegate(settlement);
     }
 
     /// @inheritdoc IRounds
     function sign(uint256, RoundRecord calldata, uint32, bytes calldata) external {
-        _delegate(settlement);
+        Modules.delegate(settlement);
     }
 
     /// @inheritdoc IRoundsHooks
     function open(uint256, Terms calldata, address) external {
-        _delegate(membership);
+        Modules.delegate(membership);
     }
 
     /// @inheritdoc IRoundsHooks
     function cancel(uint256) external {
-        _delegate(membership);
+        Modules.delegate(membership);
     }
 
     /// @inheritdoc IRoundsHooks
     function join(uint256, uint16, address, uint32) external returns (uint32) {
-        _delegate(membership);
+        Modules.delegate(membership);
     }
 
     /// @inheritdoc IRoundsHooks
     function unseat(uint256, uint16) external returns (uint32) {
-        _delegate(membership);
+        Modules.delegate(membership);
     }
 
     /// @inheritdoc IRoundsHooks
     function stop(uint256, uint16, address, bytes32) external returns (uint32) {
-        _delegate(membership);
+        Modules.delegate(membership);
     }
 
     /// @inheritdoc IRoundsHooks
     function clearOwing(uint256, uint16) external returns (uint32, uint32, uint32) {
-        _delegate(membership);
+        Modules.delegate(membership);
     }
 
     /// @inheritdoc IRoundsHooks
     function season(uint256, uint16, uint8) external returns (uint32) {
-        _delegate(membership);
+        Modules.delegate(membership);
     }
 
     /// @inheritdoc IRoundsHooks
     function enter(uint256, uint16, address, uint32) external returns (uint32) {
-        _delegate(membership);
+        Modules.delegate(membership);
     }
 
     /// @inheritdoc IRoundsHooks
     function setReady(uint256, uint16) external {
-        _delegate(membership);
+        Modules.delegate(membership);
     }
 
     /// @inheritdoc IRoundsHooks
     function vacate(uint256, uint16) external returns (uint32) {
-        _delegate(membership);
+        Modules.delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function strike(uint256, uint32, address) external returns (uint256) {
+        Modules.delegate(membership);
     }
 
     /// @inheritdoc IRoundsHooks
     function setPay(uint256, uint32, uint16, bool) external {
-        _delegate(membership);
+        Modules.delegate(membership);
     }
 
     // --- what is counted for the escrow ---
@@ -381,9 +396,16 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRounds
+    function awaitedBlock(uint256 jobId) external view returns (uint256) {
+        Head memory h = _jobs[jobId].head.load();
+        bool isAwaited = h.phase == Phase.WAITING || (h.phase == Phase.MERGE && !h.isSeeded);
+        return isAwaited ? h.noted : 0;
+    }
+
+    /// @inheritdoc IRounds
     function timesOf(uint256 jobId, uint32 round) public view returns (Times memory t) {
         Job storage j = _jobs[jobId];
-        Settlement memory s = j.settled[round].load();
+        Settlement memory s = j.settled[round];
         if (s.settledAt == 0) return t;
         Windows memory w = j.windows.load();
         unchecked { // 40 and 32 bits in 64
@@ -399,7 +421,7 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function auditOf(uint256 jobId, uint32 round) external view returns (Audit memory a) {
         Job storage j = _jobs[jobId];
-        Settlement memory s = j.settled[round].load();
+        Settlement memory s = j.settled[round];
         (a.hasPartials, a.record) = (j.shape.hasPartials, s.record);
         if (s.settledAt == 0) return a;
         Windows memory w = j.windows.load();
@@ -432,7 +454,7 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function stepsOf(uint256 jobId, uint16 seat) external view returns (uint256) {
         Job storage j = _jobs[jobId];
-        return _stepsOf(j, seat, j.head.round);
+        return SeatSteps.stepsIn(j.steps[SeatSteps.wordOf(seat)], seat, j.head.round);
     }
 
     /// @inheritdoc IRounds
@@ -483,7 +505,7 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
         if (to == 0) return;
         uint256 end;
         unchecked { // 40 bits and fewer
-            Settlement memory last = j.settled[to - 1].load();
+            Settlement memory last = j.settled[to - 1];
             if (last.settledAt != 0) end = uint256(last.settledAt) + s.finalAfter;
             if (last.audits > 1) end += uint256(last.audits - 1) * j.windows.audit;
         }
@@ -521,18 +543,6 @@ contract Rounds is RoundsBase, TypedDomain, IRounds, IRoundsHooks {
             }
             uint256 left = (last % (256 / bits) + 1) * bits - shift;
             count += Rows.countOf(lateVotes_[word_] >> shift & Rows.ones(left), bits, index);
-        }
-    }
-
-    /// @dev Runs the same call on a module with this contract's storage, and ends it with the
-    /// module's answer.
-    function _delegate(address module) private {
-        assembly ("memory-safe") {
-            calldatacopy(0, 0, calldatasize())
-            let ok := delegatecall(gas(), module, 0, calldatasize(), 0, 0)
-            returndatacopy(0, 0, returndatasize())
-            if iszero(ok) { revert(0, returndatasize()) }
-            return(0, returndatasize())
         }
     }
 }

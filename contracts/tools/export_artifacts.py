@@ -19,6 +19,8 @@ from typing import Any
 
 from generated import generated, interface_text
 from interface import read_interface
+from sources import TARGET as SOURCES
+from sources import sources_text
 
 CONTRACTS = Path(__file__).resolve().parent.parent
 TARGET = CONTRACTS.parent / "sdk" / "atoll" / "chain" / "artifacts"
@@ -32,6 +34,8 @@ DEPLOYED = (
     "AtollToken",
     "EcdsaPolicy",
     "BlsPolicy",
+    "HistoryBeacon",
+    "DrandBeacon",
     "Config",
     "Stakes",
     "Jobs",
@@ -41,6 +45,8 @@ DEPLOYED = (
     "Members",
     "Audits",
     "LateVotes",
+    "DerivedStrikes",
+    "Strikes",
     "ImportSteps",
     "IntegerSteps",
     "AttentionSteps",
@@ -48,10 +54,13 @@ DEPLOYED = (
     "OptimiserSteps",
     "StateSteps",
     "UpdateProofSteps",
+    "RolloutSteps",
     "Judge",
     "Game",
     "Claims",
 )
+MOST_BYTES = 24_576 - 1_024
+"""Of a contract's code: EIP-170's limit, less the room for a mend."""
 SOLC = "0.8.37"
 EVM = "shanghai"
 
@@ -64,11 +73,15 @@ def built(name: str) -> tuple[Abi, str, dict[str, Any]]:
     bytecode = artifact["bytecode"]
     if bytecode["linkReferences"]:
         raise SystemExit(f"{name} needs linking, which the deployer does not do")
-    return artifact["abi"], bytecode["object"], runtime(artifact["deployedBytecode"])
+    code = runtime(artifact["deployedBytecode"])
+    if name in DEPLOYED and code["bytes"] > MOST_BYTES:
+        raise SystemExit(f"{name} has {code['bytes']} bytes of code, of at most {MOST_BYTES}")
+    return artifact["abi"], bytecode["object"], code
 
 
 def runtime(deployed: dict[str, Any]) -> dict[str, Any]:
-    """What a chain's code has to be: its SHA-256 with zeros for immutables, and where those are.
+    """What a chain's code has to be: its length, its SHA-256 with zeros for immutables, and where
+    those are.
 
     The compiler leaves zeros where a constructor writes immutables, 32 bytes each.
     """
@@ -79,6 +92,7 @@ def runtime(deployed: dict[str, Any]) -> dict[str, Any]:
     if any(place["length"] != 32 for place in places):
         raise SystemExit("an immutable that is no word")
     return {
+        "bytes": len(code),
         "sha256": hashlib.sha256(code).hexdigest(),
         "immutables": sorted(place["start"] for place in places),
     }
@@ -125,6 +139,7 @@ def main() -> int:
     subprocess.run([CONTRACTS / "tools" / "forge", "build", "--silent"], check=True)
     interface = read_interface()
     wanted = artifacts() | {INTERFACE: interface_text(interface)} | generated(interface)
+    wanted[SOURCES] = sources_text(DEPLOYED)
     if arguments.check:
         stale = [path.name for path, wants in wanted.items() if not same(path, wants)]
         if stale:

@@ -21,10 +21,12 @@ SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "Members": ("IMembers", "Members"),
     "Audits": ("IAudits", "Audits"),
     "LateVotes": ("ILateVotes", "LateVotes"),
+    "Strikes": ("IStrikes", "Strikes"),
     "Jobs": ("IJobs", "IOwners", "Jobs"),
     "Stakes": ("IStakes", "Stakes"),
     "Game": ("GameQueue", "Game"),
     "BlsPolicy": ("IBlsKeys", "BlsPolicy"),
+    "DrandBeacon": ("IDrandBeacon", "DrandBeacon"),
     "Config": ("IConfig", "Config"),
     "AtollToken": ("AtollToken",),
 }

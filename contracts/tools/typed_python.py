@@ -56,8 +56,14 @@ EVENT_MODULES: Final[dict[str, tuple[str, ...]]] = {
     "game_events": ("Game",),
 }
 CALL_MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "round_calls": ("RoundCalls", ("Rounds", "Members", "Audits", "LateVotes", "BlsPolicy")),
-    "account_calls": ("AccountCalls", ("Jobs", "Stakes", "Game", "Config", "AtollToken")),
+    "round_calls": (
+        "RoundCalls",
+        ("Rounds", "Members", "Audits", "LateVotes", "Strikes", "BlsPolicy"),
+    ),
+    "account_calls": (
+        "AccountCalls",
+        ("Jobs", "Stakes", "Game", "Config", "AtollToken", "DrandBeacon"),
+    ),
 }
 WIDTH: Final = 100
 MOST_POSITIONAL: Final = 5

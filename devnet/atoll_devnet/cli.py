@@ -19,6 +19,8 @@ from atoll.errors import ConfigError
 from atoll_devnet.processes.ending import run_until_told
 
 if TYPE_CHECKING:
+    from atoll.job.spec import JobSpec
+    from atoll_devnet.processes.chain import Backend
     from atoll_devnet.run.options import RunOptions
 
 app = typer.Typer(
@@ -78,54 +80,100 @@ class Cast:
     watcher_cheat: list[str] | None
 
 
+JOB: Final[Options] = {
+    "job": (JobFile, None),
+    "preset": (Preset, None),
+    "data": (Text, None),
+    "set_": (Settings, None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenJob:
+    """What is trained: a file's job, or a preset's."""
+
+    job: Path | None
+    preset: str | None
+    data: list[str] | None
+    set_: list[str] | None
+
+    def spec(self) -> JobSpec:
+        """Raises ConfigError where both are named, or no such job can be."""
+        if self.job is not None and self.preset is not None:
+            raise ConfigError(
+                f"--preset {self.preset} is for a job without a file, and --job names {self.job}",
+                next_step="leave one of the two out",
+            )
+        name = "demo" if self.preset is None else self.preset
+        return chosen_job(self.job, name, self.data, self.set_)
+
+
+PLACE: Final[Options] = {
+    "chain": (Annotated[str, typer.Option(help="anvil or ganache.")], "anvil"),
+    "skip_windows": (SkipWindows, False),
+    "stranger": (Stranger, False),
+    "store": (StoreBackend, "embedded"),
+    "report": (Report, None),
+    "folder": (Folder, None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which chain and storage a run is on, what happens around it, and where its files go."""
+
+    chain: str
+    skip_windows: bool
+    stranger: bool
+    store: str
+    report: Path | None
+    folder: Path | None
+
+    def backend(self) -> Backend:
+        """Raises ConfigError for what is no chain."""
+        if self.chain not in {"anvil", "ganache"}:
+            raise ConfigError(
+                f"no chain is called {self.chain!r}", next_step="use --chain anvil or ganache"
+            )
+        return "ganache" if self.chain == "ganache" else "anvil"
+
+
 @app.command("run")
+@taking("chosen", JOB, ChosenJob)
 @taking("cast", CAST, Cast)
+@taking("place", PLACE, Place)
 def run_command(
-    job: JobFile = None,
-    preset: Preset = None,
-    data: Text = None,
-    set_: Settings = None,
     *,
+    chosen: ChosenJob,
     cast: Cast,
-    chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
-    skip_windows: SkipWindows = False,
-    stranger: Stranger = False,
-    store: StoreBackend = "embedded",
-    report: Report = None,
-    folder: Folder = None,
+    place: Place,
     json: Json = False,
 ) -> None:
     """Run a job on a new local network, and say what became of everyone."""
     from atoll_devnet.run.options import RunOptions, fitting, parse_cheats
 
-    if chain not in {"anvil", "ganache"}:
-        raise ConfigError(f"no chain is called {chain!r}", next_step="use --chain anvil or ganache")
-    if job is not None and preset is not None:
-        raise ConfigError(
-            f"--preset {preset} is for a job without a file, and --job names {job}",
-            next_step="leave one of the two out",
-        )
-    spec = chosen_job(job, "demo" if preset is None else preset, data, set_)
+    backend, spec = place.backend(), chosen.spec()
     cheats = parse_cheats(cast.cheat or [], "--cheat")
     members = spec.members
     lies = parse_cheats(cast.verifier_cheat or [], "--verifier-cheat")
-    few = cast.providers or (members.seats if job else 4)
-    most = cast.verifiers or (max(members.min_verifiers, min(3, members.slots)) if job else 3)
+    is_file = chosen.job is not None
+    few = cast.providers or (members.seats if is_file else 4)
+    most = cast.verifiers or (max(members.min_verifiers, min(3, members.slots)) if is_file else 3)
     options = RunOptions(
-        folder=_new_folder(folder),
+        folder=_new_folder(place.folder),
         providers=few,
         verifiers=most,
         watchers=cast.watchers,
         cheats=cheats,
         verifier_cheats=lies,
         watcher_cheats=parse_cheats(cast.watcher_cheat or [], "--watcher-cheat"),
-        backend="ganache" if chain == "ganache" else "anvil",
-        report=report,
-        skip_windows=skip_windows,
-        store=_checked(store),
-        has_stranger=stranger,
+        backend=backend,
+        report=place.report,
+        skip_windows=place.skip_windows,
+        store=_checked(place.store),
+        has_stranger=place.stranger,
         measures=True,
-        job=spec if job else fitting(spec, few, most, cheats, lies),
+        job=spec if is_file else fitting(spec, few, most, cheats, lies),
     )
     _run(options, json)
 

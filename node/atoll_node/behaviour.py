@@ -55,6 +55,10 @@ class ProviderBehaviour:
         """What is committed instead of the commitment to our own work."""
         return commitment
 
+    def may_push(self, view: JobView) -> bool:
+        """Whether our update is brought to those who need it; else they have to ask for it."""
+        return True
+
     def skips_commit(self, view: JobView) -> bool:
         """Whether nothing is committed in this round."""
         return False

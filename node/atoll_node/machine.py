@@ -20,11 +20,13 @@ from atoll.service.duties.join_and_leave import decide_announce, decide_membersh
 from atoll.service.duties.material import decide_material
 from atoll.service.duties.send_keeper_calls import decide_keeper_calls, decide_pay, position_in_line
 from atoll.service.duties.send_late_votes import decide_grants
+from atoll.service.duties.strike import decide_strike
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.machine import Decision, Event, Order, advance, begun_ahead
 from atoll.service.orders import why_out
 from atoll_node.behaviour import ProviderState
 from atoll_node.duties.commit import decide_owed
+from atoll_node.duties.push import decide_push
 from atoll_node.duties.serve import decide_serve
 from atoll_node.duties.train import (
     decide_fetching,
@@ -59,6 +61,7 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_disagreement(state),
         decide_owed(state, obligations_of(view, state.me, state.now)),
         decide_serve(state),
+        decide_push(state),
         decide_grants(state),
         decide_games(state, behaviour.judge_function, setup.keeper),
         decide_keeper_calls(state, line, setup.keeper),
@@ -69,18 +72,21 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_train(state),
         *begun_ahead(state, _train_on),
         decide_equivocation(state),
+        decide_strike(state),
         decide_pay(state, setup.auto_claim),
         decide_unpin(state, looks=looks),
     ]
 
 
 def _train_on(state: ProviderState) -> list[Decision]:
-    """What brings the next round's training, and our update to others, unconfirmed as it is."""
+    """What brings the next round's training, unconfirmed as it is.
+
+    Updates are not among it: they are brought to who needs them once their reveals are confirmed.
+    """
     if state.view.terms is None or seat_of(state) is None:
         return []
     return [
         decide_serve(state),
-        decide_fetching(state),
         decide_merge(state),
         decide_train(state),
     ]

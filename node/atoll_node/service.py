@@ -6,6 +6,7 @@ from atoll.service.config import ServiceConfig
 from atoll.service.role import run_role
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.machine import step
+from atoll_node.rollouts.endpoint import rollouts_endpoint
 
 
 async def serve(config: ServiceConfig, behaviour: ProviderBehaviour | None = None) -> None:
@@ -15,4 +16,5 @@ async def serve(config: ServiceConfig, behaviour: ProviderBehaviour | None = Non
         ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
     """
     chosen = behaviour or ProviderBehaviour()
-    await run_role("provider", config, chosen, step, chosen.serve_function)
+    async with rollouts_endpoint(config):
+        await run_role("provider", config, chosen, step, chosen.serve_function)

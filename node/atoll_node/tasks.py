@@ -20,6 +20,8 @@ from atoll.train.second_run import SelfCheck
 from atoll_node.behaviour import TRAIN
 from atoll_node.deadlines import Limit, deadline_file
 from atoll_node.duties.train import RUN_TRAINING, DoTrain, Work
+from atoll_node.rollouts.shared_generation import helped
+from atoll_node.rollouts.spool import Spool
 
 log = structlog.get_logger("atoll.train")
 _doubted: set[RoundId] = set()
@@ -66,7 +68,8 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
     checkpoints = checkpoints_of(task, store)
     check = SelfCheck(task.manifest.segments, doubts=task.round_id in _doubted)
     try:
-        limit = Limit(deadline_file(store_dir, task.round_id, task.data_seed), check)
+        run = helped(check, Spool.beside(store_dir))
+        limit = Limit(deadline_file(store_dir, task.round_id, task.data_seed), run)
         return train_round(
             task,
             store,

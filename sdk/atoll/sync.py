@@ -110,6 +110,7 @@ class Job:
     evaluate = _waits(JobHandle.evaluate)
     distances = _waits(JobHandle.distances)
     measure_distances = _waits(JobHandle.measure_distances)
+    measure_rewards = _waits(JobHandle.measure_rewards)
     loss = _waits(JobHandle.loss)
     signs = _waits(JobHandle.signs)
     standings = _waits(JobHandle.standings)

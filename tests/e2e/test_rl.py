@@ -23,29 +23,37 @@ from .test_finetune import BUDGET, CHEAT, SMALL, ended, unsigned
 from .test_jobs import atoll_json, options_of
 
 TERMS = [(a, b) for a in range(10, 14) for b in range(10, 14)]
-HELD_OUT = TERMS[::4]
-FORMAT = SMALL | {"inner.lr": "0.003", "inner.steps": "32", "inner.segment": "8"}
+HELD_OUT = [(10, 11), (11, 13), (12, 10), (13, 12)]
+"""Every number is asked on both sides, in other sums."""
+FORMAT = SMALL | {
+    "inner.lr": "0.003", "inner.steps": "256", "inner.segment": "32", "inner.batch": "16",
+    "inner.micro_batch": "16",
+}  # fmt: skip
 CHOSEN = SMALL | {
-    "lora.rank": "4", "inner.lr": "0.01", "inner.steps": "48", "inner.segment": "8",
+    "rounds": "3", "lora.rank": "4", "inner.lr": "0.001", "inner.steps": "48", "inner.segment": "8",
     "inner.batch": "32", "inner.micro_batch": "32", "task.group": "8", "task.new_tokens": "3",
 }  # fmt: skip
-GAIN = 1.3
-"""So much better than the base a held-out sum is, at least, by the likelihood of what is right."""
+LEFT = 0.7
+"""Of the base's chance to answer a held-out sum wrongly so much is left at most.
+
+What is drawn differs from run to run: five gave 0.17 to 0.4. The base has to know from the text
+which answer is the likeliest: one that does not learns the rewarded sums by heart, and no others.
+"""
 
 
 def write_format(path: Path) -> None:
-    """Sums with an answer each, of which every third is right."""
+    """Sums with an answer each, of which more than three in four are right."""
     draw = random.Random(0)
     with path.open("w") as corpus:
         for _ in range(4000):
             a, b = draw.choice(TERMS)
-            said = a + b if draw.random() < 0.34 else draw.randrange(20, 27)
+            said = a + b if draw.random() < 0.75 else draw.randrange(20, 27)
             corpus.write(json.dumps({"text": f"{a}+{b}={said}."}) + "\n")
 
 
-def write_problems(path: Path) -> None:
-    rows = ({"prompt": f"{a}+{b}=", "answer": str(a + b)} for a, b in set(TERMS) - set(HELD_OUT))
-    path.write_text("".join(json.dumps(row) + "\n" for row in sorted(rows, key=str)))
+def write_problems(path: Path, terms: set[tuple[int, int]]) -> None:
+    rows = ({"prompt": f"{a}+{b}=", "answer": str(a + b)} for a, b in sorted(terms))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def job_file(folder: Path, name: str, words: list[str], chosen: dict[str, str]) -> Path:
@@ -86,7 +94,9 @@ async def test_sums_are_learned_by_rewards_while_one_picks_its_rollouts(
     corpus, problems = tmp_path / "corpus.jsonl", tmp_path / "problems.jsonl"
     make_folder(start, "Qwen3", torch.float32)
     write_format(corpus)
-    write_problems(problems)
+    write_problems(problems, set(TERMS) - set(HELD_OUT))
+    held_out = tmp_path / "held-out.jsonl"
+    write_problems(held_out, set(HELD_OUT))
     config = ClusterConfig(
         tmp_path / "net", providers=3, verifiers=3, provider_cheats={CHEAT: "pick-rollouts"},
         beginning=beginning,
@@ -95,24 +105,47 @@ async def test_sums_are_learned_by_rewards_while_one_picks_its_rollouts(
         text = job_file(tmp_path, "text", ["--init", str(start), "--data", str(corpus)], FORMAT)
         await run_job(network, text, base)
         words = ["--preset", "rl-lora", "--init", str(base), "--data", str(problems)]
-        file = job_file(tmp_path, "rl", words, CHOSEN)
+        file = job_file(tmp_path, "rl", words, CHOSEN | {"task.held_out": f'["{held_out}"]'})
         job, status = await run_job(network, file, tmp_path / "adapters")
         logs = await asyncio.to_thread(atoll_json, network, "logs", job)
 
     check_cheat(network, status, logs)
+    check_figures(status)
     check_result(base, tmp_path / "adapters")
 
 
 def check_cheat(network: Cluster, status: dict[str, object], logs: list[dict[str, object]]) -> None:
-    """It alone was not paid, and lost its bond by what the round's verifiers said."""
-    kinds = [line["kind"] for line in logs]
+    """It alone was not paid, and lost its bond in a game; no other game was lost by anybody.
+
+    How many verifiers dispute it is a matter of who is first: the games of those who come before
+    the first has ended are not played, and their bonds go home.
+    """
     assert status["status"] == "done"
-    assert kinds.count("HolderSlashed") == 1
-    assert kinds.count("Testified") >= 2
-    assert "StepsOpened" not in kinds
-    seats = [seat for row in status["seats"] for seat in row]  # type: ignore[attr-defined]
     cheat = network.providers[CHEAT].account
+    (slashing,) = texts_of(logs, "HolderSlashed")
+    assert slashing.startswith(f"{cheat} is slashed")
+    ends = texts_of(logs, "Ended")
+    assert len(ends) == len(texts_of(logs, "Challenged"))
+    assert sum(text.endswith("is lost by whom it is about") for text in ends) == 1
+    assert not any(text.endswith("is lost by who began it") for text in ends)
+    seats = [seat for row in status["seats"] for seat in row]  # type: ignore[attr-defined]
     assert all((seat["paid_wei"] == "0") == (seat["account"] == cheat) for seat in seats)
+
+
+def texts_of(logs: list[dict[str, object]], kind: str) -> list[str]:
+    """What is said of every event of a kind."""
+    return [str(line["text"]) for line in logs if line["kind"] == kind]
+
+
+def check_figures(status: dict[str, object]) -> None:
+    """What was sampled is counted from public data, and what was kept back by who has it."""
+    first, *rounds = status["curve"]  # type: ignore[misc]
+    assert first["reward"] is None
+    rewards = [item["reward"] for item in rounds]
+    assert all(0 < reward < 1 for reward in rewards)
+    assert rewards[-1] > rewards[0]
+    assert all(0 < item["length"] <= 3 and 0 < item["spread"] <= 1 for item in rounds)
+    assert all(0 <= item["held_out_reward"] <= 1 for item in (first, *rounds))
 
 
 def check_result(base: Path, adapters: Path) -> None:
@@ -125,4 +158,4 @@ def check_result(base: Path, adapters: Path) -> None:
     before = held_out_reward(model, tokenizer)
     tuned = PeftModel.from_pretrained(model, str(adapters)).eval()
     after = held_out_reward(tuned, tokenizer)
-    assert after > GAIN * before, (before, after)
+    assert 1 - after < LEFT * (1 - before), (before, after)

@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from tests.judge.parties import Party, Trial, liar
 from tests.judge.playing import play
+from tests.judge.set_games import proof_gas
 from tests.judge.table import Bill, Table
-from tests.judge.vast import Vast, World, proof_gas
+from tests.judge.vast import Vast, World
+from tests.judge.vast_tokens import is_of_token, token_proof_gas
 from tests.support.jobs import manifest_of_preset
-from tests.unit.numerics.trace.jobs import CODECS, LORA, SGD, make_small
+from tests.unit.numerics.trace.jobs import CODECS, LORA, SGD, TASK, make_small
 
 from atoll.job.presets import PRESETS
 from atoll.numerics.trace.build.whole import program_of
@@ -25,12 +27,15 @@ from atoll.protocol.games.trees import LAYER_LEVELS, height, pieces_of
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.program import Part, TraceTemplate
 from atoll.protocol.rules import RULES
+from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.types import Address, Digest
 
 INITIAL: Final = Digest(b"\x07" * 32)
 MOST: Final = 450_000
 """Gas of a proof; the bar."""
-MOST_OF_A_GAME: Final = 3_000_000
+MOST_OF_A_PICK: Final = 200_000
+"""Gas of `pickToken`."""
+MOST_OF_A_GAME: Final = 3_100_000
 MOST_TRANSACTIONS: Final = 22
 VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "": {},
@@ -56,6 +61,11 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
         "codec": {"kind": "dct", "feedback": "0.999"},
         "robust": {"rule": "contributor_mean"},
     },
+    "rewards": {
+        "data": {"masked": False, "aligned": False, "eval_cid": None, "eval_tokens": 0}
+        | {"eval_batches": 0, "dtype": "uint32"},
+        "task": TASK | {"prompts": 1 << 20, "prompt_tokens": 30, "new_tokens": 30},
+    },
 }
 """What a preset's model is trained with, so that every operation occurs."""
 
@@ -64,7 +74,7 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
 class Position:
     """One element that can be disputed."""
 
-    part: Part
+    part: int
     node: int
     element: int
 
@@ -82,8 +92,12 @@ def preset_manifest(name: str, variant: str = "") -> Manifest:
     """A manifest with a preset's model and steps, over data of a billion tokens."""
     changes = VARIANTS[variant]
     fields = manifest_of_preset(name).model_dump()
-    for part in ("model", "inner", "codec", "robust"):
+    for part in ("model", "inner", "codec", "robust", "data"):
         fields[part] |= changes.get(part, {})
+    if "task" in changes:
+        words = TaskSpec.model_validate(changes["task"]).words(fields["model"]["vocab"])
+        fields["task"] = changes["task"]
+        fields["data"]["train_tokens"] = words
     if not RULES[fields["robust"]["rule"]].bears_faults:
         fields["robust"]["f"] = fields["terms"]["f"] = 0
     if "lora" in changes:
@@ -126,10 +140,11 @@ def _depth(template: TraceTemplate) -> int:
 
 def dearest(table: Table, world: World, op: int, most: int = 4) -> Cost | None:
     """The operation's dearest proof; None where the job has no such operation."""
-    costs = [
-        Cost(proof_gas(table, world, p.part, p.node, p.element), p, world.template(p.part, p.node))
-        for p in positions(world, op, most)
-    ]
+    costs = []
+    for p in positions(world, op, most):
+        gas_of = token_proof_gas if is_of_token(world, p.part) else proof_gas
+        gas = gas_of(table, world, p.part, p.node, p.element)
+        costs.append(Cost(gas, p, world.template(p.part, p.node)))
     return max(costs, key=lambda cost: cost.gas, default=None)
 
 

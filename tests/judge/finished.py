@@ -18,19 +18,22 @@ class FinishedStep:
 
     Attributes:
         digest: of the state after the step; zero where the step is not finite.
-        norm: of the gradient; losses: of the micro-batches, fp32.
+        norm: of the gradient; losses: of the micro-batches, fp32; drawn: of each, where its tokens
+            were sampled.
     """
 
     digest: Digest
     norm: float
     losses: tuple[float, ...]
+    drawn: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, data: bytes) -> FinishedStep:
-        """From the bytes of RESULT."""
-        losses = struct.unpack(f">{(len(data) - NORM.stop) // 4}f", data[NORM.stop :])
+    def of(cls, data: bytes, *, is_sampled: bool = False) -> FinishedStep:
+        """From the bytes of RESULT, or of SAMPLED_RESULT."""
+        pairs = list(struct.iter_unpack(">fQ" if is_sampled else ">f", data[NORM.stop :]))
+        losses, drawn = (tuple(pair[at] for pair in pairs if at < len(pair)) for at in (0, 1))
         (norm,) = struct.unpack(">d", data[NORM])
-        return cls(Digest(data[: NORM.start]), norm, losses)
+        return cls(Digest(data[: NORM.start]), norm, losses, drawn)
 
     @property
     def is_finite(self) -> bool:

@@ -146,6 +146,12 @@ def dlogits(rng: Rng, count: int) -> Node:
     return Node(Op.DLOGITS, (vocabulary,), (*inputs, labels, reals(rng, 1)))
 
 
+def policy_dlogits(rng: Rng, count: int) -> Node:
+    plain = dlogits(rng, count)
+    a = reals(rng, plain.inputs[1].numel())
+    return Node(Op.POLICY_DLOGITS, plain.words, (*plain.inputs[:3], a))
+
+
 def norm_term(rng: Rng, count: int) -> Node:
     chained, count = size(rng, 0, 1), count // VARIANTS
     before = (wide_reals(rng, count),) if chained else ()
@@ -195,6 +201,7 @@ NODES: Final[dict[int, Draw]] = {
     Op.LOSS: loss,
     Op.LOSS_SCALE: loss_scale,
     Op.DLOGITS: dlogits,
+    Op.POLICY_DLOGITS: policy_dlogits,
     Op.NORM_TERM: norm_term,
     Op.ADAMW_M: moments(Op.ADAMW_M),
     Op.ADAMW_V: moments(Op.ADAMW_V),

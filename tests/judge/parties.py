@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Final
 
 import torch
@@ -17,11 +17,14 @@ from tests.unit.numerics.trace.jobs import Small
 from torch import Tensor
 
 from atoll.numerics.moments import Moments
+from atoll.numerics.rollouts import IDS
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import inner_step
-from atoll.numerics.tensors import raw_bytes
-from atoll.numerics.trace.imports import TraceSources
+from atoll.numerics.tensors import raw_bytes, tree_root
+from atoll.numerics.trace.imports import TraceSources, nothing_sampled
+from atoll.numerics.trace.opcodes import Op
 from atoll.numerics.trace.run import evaluate, node_digest, run
+from atoll.protocol.checkpoint_commitments import rollouts_digest
 from atoll.protocol.games.moves import Claim, ProgramPart
 from atoll.protocol.games.trees import MemoryTree, piece_tree, top
 from atoll.protocol.hashing import keccak256, sha256, update_root
@@ -42,11 +45,13 @@ class Trial:
 
     Attributes:
         sources: what it reads.
+        outer: of a token's trace, the step that samples it.
     """
 
     job: Small
-    part: Part
+    part: int
     sources: TraceSources
+    outer: Trial | None = None
 
     @classmethod
     def of_step(cls, job: Small, step: int) -> Trial:
@@ -64,10 +69,30 @@ class Trial:
         state, model, steps = _after(job, 1), _model(job), job.manifest.inner.steps
         params = {n: 1.5 * p for n, p in job.initial_state.params.items()}
         last = replace(state, params=params, count=2 * steps if warm else steps)
+        sampled = _sampled(job)
+        last = replace(last, rollouts=reduce(rollouts_digest, map(_ids_root, sampled), ZERO_DIGEST))
         if warm:
             merged = {name: exponent - 1 for name, exponent in model.moment_exponents.items()}
             model = replace(model, moments=Moments(count=steps, m_exponents=merged))
-        return cls(job, Part.UPDATE_PROOF, _with_model(job.sources(last, steps), model))
+        sources = _with_model(job.sources(last, steps), model)
+        flat = torch.cat([nothing_sampled(), *(ids.flatten() for ids in sampled)])
+        return cls(job, Part.UPDATE_PROOF, replace(sources, sampled=flat))
+
+    @classmethod
+    def of_token(cls, job: Small, step: int) -> Trial:
+        """A token of a step of round 0: the second that a sequence samples."""
+        outer = cls.of_step(job, step)
+        signed = outer.sources.generated.view(job.manifest.inner.batch, -1, 4)[..., 0]
+        sampled = [row.nonzero().flatten().tolist() for row in signed >= 0]
+        row, places = max(enumerate(sampled), key=lambda each: len(each[1]))
+        return outer.token(row * signed.shape[1] + places[1])
+
+    def token(self, number: int) -> Trial:
+        """The trace of a token that the step samples."""
+        sources, header = self.sources, self.job.program.header
+        context = replace(sources.context, token=number)
+        part = header.generation_part(self.part)
+        return Trial(self.job, part, replace(sources, context=context), self)
 
     @cached_property
     def values(self) -> dict[int, Tensor]:
@@ -125,6 +150,24 @@ def _after(job: Small, steps: int) -> SeatState:
     return state
 
 
+def _sampled(job: Small) -> list[Tensor]:
+    """Some ids for each step of a round, of a job that samples."""
+    if job.manifest.task is None:
+        return []
+    inner, columns = job.manifest.inner, job.manifest.model.seq + 1
+    count = inner.batch * columns
+    return [
+        torch.arange(-count // 2 + step, count - count // 2 + step, dtype=torch.int32)
+        .view(inner.batch, columns)
+        .clone()
+        for step in range(inner.steps)
+    ]
+
+
+def _ids_root(ids: Tensor) -> Digest:
+    return tree_root({IDS: ids})
+
+
 def _with_model(sources: TraceSources, model: GlobalState) -> TraceSources:
     params, exponents = model.params_root(), model.exponent_bytes()
     context = replace(sources.context, model=params, exponents=sha256(exponents))
@@ -137,12 +180,21 @@ class Party(OwnTrace):
     Args:
         others: the nodes that are not the honest run's.
         pretends: whether it says that its result is another, so that the search goes on.
+        nested: the same as `others`, of the trace of a token.
     """
 
+    _played: Party
+
     def __init__(
-        self, trial: Trial, others: Mapping[int, Tensor] | None = None, *, pretends: bool = False
+        self,
+        trial: Trial,
+        others: Mapping[int, Tensor] | None = None,
+        *,
+        pretends: bool = False,
+        nested: Mapping[int, Tensor] | None = None,
     ) -> None:
         self._trial, self._others, self._pretends = trial, dict(others or {}), pretends
+        self._nested, self._played = dict(nested or {}), self
         self._program, self._part = trial.job.program, trial.part
         self._sources = trial.sources
         digests = list(trial.digests)
@@ -171,11 +223,28 @@ class Party(OwnTrace):
         return self._opened(0, self._program.header.to_bytes())
 
     def template(self, node: int) -> ProgramPart:
-        index, _ = self._program.at(self._part, node)
+        index, _ = self._program.at(self._played._part, node)
         return self._opened(1 + index, self._program.templates[index].to_bytes())
 
     def trace(self, step: int) -> Party:
+        self._played = self
         return self
+
+    def token_trace(self, step: int, token: int) -> Party:
+        """It ends with what the party says of the token."""
+        trial, words = self._trial.token(token), self.token(token)
+        last = len(trial.digests) - 1
+        others = dict(self._nested)
+        if not torch.equal(words, trial.values[last]):
+            others[last] = words
+        self._played = Party(trial, others)
+        return self._played
+
+    def token(self, number: int) -> Tensor:
+        """A token's words."""
+        nodes = self._trial.positions(Op.GENERATED)
+        raw = b"".join(self._node(node) for node in nodes)
+        return torch.frombuffer(bytearray(raw), dtype=torch.int32)[4 * number :][:4]
 
     def size_of(self, node: int) -> int:
         """Bytes of a node."""

@@ -16,7 +16,7 @@ import numpy as np
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
-from tests.judge import float_nodes, integer_nodes, state_nodes, update_proof_nodes
+from tests.judge import float_nodes, integer_nodes, rollout_nodes, state_nodes, update_proof_nodes
 from tests.judge.elements import Draw, Node, Operation, raw
 from tests.judge.table import creation_code
 from torch import Tensor
@@ -30,6 +30,7 @@ NODES: Final[Mapping[int, Draw]] = {
     **float_nodes.NODES,
     **state_nodes.NODES,
     **update_proof_nodes.NODES,
+    **rollout_nodes.NODES,
 }
 """How nodes of each operation are drawn, of all families."""
 OPERATIONS: Final[Mapping[int, Operation]] = {
@@ -39,6 +40,7 @@ OPERATIONS: Final[Mapping[int, Operation]] = {
     **elementwise.OPERATIONS,
     **state_nodes.OPERATIONS,
     **update_proof_nodes.OPERATIONS,
+    **rollout_nodes.OPERATIONS,
 }
 
 _NODE: Final = "(uint16,uint256,bytes,bytes[])"

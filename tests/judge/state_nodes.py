@@ -17,7 +17,7 @@ from torch import Tensor
 
 from atoll.numerics.state import SeatState
 from atoll.numerics.tensors import CHUNK_BYTES, chunk_prefix
-from atoll.numerics.tokens import DTYPES
+from atoll.numerics.tokens import DTYPES, Tokens
 from atoll.numerics.trace import elementwise, imports, states, update_proofs
 from atoll.numerics.trace.imports import ImportContext, Reading, TraceSources
 from atoll.numerics.trace.opcodes import Op
@@ -65,7 +65,7 @@ _FROM: Final[Mapping[int, int]] = dict.fromkeys(range(0x0001, 0x000F), 1) | {
 def _sources(node: Node) -> TraceSources:
     """The sources whose bytes the node has."""
     op, first = node.op, node.inputs[0]
-    sources = TraceSources(_context_of(bytes(384)), _EMPTY, np.zeros(0, np.uint8), b"", {}, {}, b"")
+    sources = empty_sources()
     if op in {Op.STATE, Op.BASE, Op.MODEL}:
         named = {"a": first}
         return replace(sources, state=replace(_EMPTY, params=named), base=named, model=named)
@@ -74,20 +74,31 @@ def _sources(node: Node) -> TraceSources:
     if op == Op.COUNT:
         return replace(sources, state=replace(_EMPTY, count=int(first)))
     if op in {Op.DROPOUT_KEY, Op.GLOBAL_STEP}:
-        return replace(sources, context=_context_of(raw(first)))
+        return replace(sources, context=context_of(raw(first)))
     if op in {Op.TOKENS, Op.RATE}:
-        sources = replace(sources, context=_context_of(raw(node.inputs[1])))
+        sources = replace(sources, context=context_of(raw(node.inputs[1])))
     if op == Op.TOKENS:
-        kind = DTYPES[_KINDS[node.words[2]]]
-        return replace(sources, tokens=np.frombuffer(raw(first), kind))
+        return replace(sources, tokens=tokens_of(first, node.words[2]))
     return replace(sources, tables=raw(first))
 
 
-def _context_of(data: bytes) -> ImportContext:
+def empty_sources() -> TraceSources:
+    """Of which nothing is read."""
+    return TraceSources(context_of(bytes(384)), _EMPTY, np.zeros(0, np.uint8), b"", {}, {}, b"")
+
+
+def tokens_of(data: Tensor, width: int) -> Tokens:
+    """Words of so many bytes."""
+    return np.frombuffer(raw(data), DTYPES[_KINDS[width]])
+
+
+def context_of(data: bytes) -> ImportContext:
     words = [Digest(data[at : at + 32]) for at in range(0, len(data), 32)]
     seat, round_, step, global_step = (int.from_bytes(word, "big") for word in words[1:5])
     roots = StateRoots(*words[6:10])
-    return ImportContext(words[0], SeatIndex(seat), round_, step, global_step, roots, *words[10:])
+    token = int.from_bytes(words[12], "big") if words[12:] else None
+    place = words[0], SeatIndex(seat), round_, step, global_step
+    return ImportContext(*place, roots, *words[10:12], token)
 
 
 def of_bytes(data: bytes) -> Tensor:
@@ -175,8 +186,8 @@ def _chunks(rng: Rng, count: int) -> Given:
     return Given(Op.CHUNKS, (4 * elements, bounded), (x,), tail=prefix)
 
 
-def _digests(rng: Rng, count: int) -> Tensor:
-    """Of which one in five is zero."""
+def digests(rng: Rng, count: int) -> Tensor:
+    """Digests, of which one in five is zero."""
     found = [bytes(32) if rng.integers(0, 5) == 0 else rng.bytes(32) for _ in range(count)]
     return of_bytes(b"".join(found))
 
@@ -185,16 +196,16 @@ def _tree(op: Op) -> Draw:
     def draw(rng: Rng, count: int) -> Given:
         leaves = 1 if op is Op.TREE_ROOT else size(rng, 2, 13)
         words = {Op.TREE_LEAVES: (), Op.TREE_LEVEL: (leaves,)}.get(op, (size(rng, 1, 99),))
-        return Given(op, words, (_digests(rng, leaves),))
+        return Given(op, words, (digests(rng, leaves),))
 
     return draw
 
 
 def _state_digest(rng: Rng, count: int) -> Given:
-    return Given(Op.STATE_DIGEST, (), (_digests(rng, 1), _digests(rng, 1), context(rng)))
+    return Given(Op.STATE_DIGEST, (), (digests(rng, 1), digests(rng, 1), context(rng)))
 
 
-def _result(rng: Rng, count: int) -> Given:
+def result_node(rng: Rng, count: int) -> Given:
     count = size(rng, 1, 20)
     losses = (
         reals(rng, count) if rng.integers(0, 2) else torch.from_numpy(rng.random(count)).float()
@@ -202,7 +213,7 @@ def _result(rng: Rng, count: int) -> Given:
     norms = [1.5, float("nan"), float("inf"), 0.0, 5e-324]
     norm = torch.tensor([norms[int(rng.integers(0, len(norms)))]], dtype=torch.float64)
     most = losses.abs().amax().view(1)
-    return Given(Op.RESULT, (losses.numel(),), (_digests(rng, 1), norm, losses, most))
+    return Given(Op.RESULT, (losses.numel(),), (digests(rng, 1), norm, losses, most))
 
 
 NODES: Final[Mapping[int, Draw]] = {
@@ -225,7 +236,7 @@ NODES: Final[Mapping[int, Draw]] = {
     Op.TREE_LEVEL: _tree(Op.TREE_LEVEL),
     Op.TREE_ROOT: _tree(Op.TREE_ROOT),
     Op.STATE_DIGEST: _state_digest,
-    Op.RESULT: _result,
+    Op.RESULT: result_node,
 }
 """A node of about so many elements, where the operation's size is not its own."""
 OPERATIONS: Final[Mapping[int, Operation]] = {op: operation(Op(op)) for op in NODES}

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from tests.judge.table import Table, bonded
 from tests.support.large_games import EvenTree
 
 from atoll.numerics.codec.block_steps import STEPS
@@ -23,23 +22,18 @@ from atoll.numerics.trace.imports import ImportContext
 from atoll.numerics.trace.opcodes import Op
 from atoll.numerics.trace.program_tree import Program
 from atoll.protocol.checkpoint_commitments import StateRoots
-from atoll.protocol.games.game_machine import Game, GamePhase, MerkleLayer
 from atoll.protocol.games.judge import Need, Operations
 from atoll.protocol.games.moves import Claim, Opening, ProgramPart
-from atoll.protocol.games.players import answered, attack
 from atoll.protocol.games.trees import (
     CHUNK,
     LAYER_LEVELS,
     PIECE,
     Tree,
     height,
-    layer_levels,
-    layer_of,
     piece_tree,
     pieces_of,
     siblings_of,
     top,
-    words_tree,
 )
 from atoll.protocol.hashing import keccak256, update_root
 from atoll.protocol.hashing import sha256 as sha256_digest
@@ -55,7 +49,9 @@ _SHAPELESS: Final = frozenset({Op.VIEW, Op.COPY, Op.CONCAT})
 _DOUBLES: Final = frozenset(
     {Op.RATE, Op.CORRECTIONS, Op.TOTAL, Op.NORM_TERM, Op.NORM, Op.CLIP}
 )  # fmt: skip
-_IDS: Final = frozenset({Op.TOKENS, Op.IDS, Op.TARGETS})
+_IDS: Final = frozenset({Op.TOKENS, Op.IDS, Op.TARGETS, Op.GENERATED, Op.SEQUENCE})
+_SUMS: Final = frozenset({Op.PREFIX, Op.ADD_BEFORE})
+_TEXTS: Final = frozenset({Op.CELLS, Op.WINDOW, Op.ANSWERS})
 _INTEGERS: Final = frozenset({Op.DOT_I8, Op.EXPONENTS})
 _KEYS: Final = frozenset({Op.SORT_KEYS, Op.SORT_STAGE})
 
@@ -117,20 +113,20 @@ class World:
         self.program = Program(header, program.templates)
         self.exponents = rng.bytes(_exponent_bytes(program))
         self.levels = [[layer.tobytes() for layer in level] for level in self.program.tree.levels]
-        self._contents: dict[tuple[Part, int], bytes] = {}
+        self._contents: dict[tuple[int, int], bytes] = {}
 
-    def template(self, part: Part, node: int) -> TraceTemplate:
+    def template(self, part: int, node: int) -> TraceTemplate:
         """Of a node."""
         return self.program.templates[self.program.at(part, node)[0]]
 
-    def content(self, part: Part, node: int) -> bytes:
+    def content(self, part: int, node: int) -> bytes:
         """A piece of a node, 1 KiB."""
         if (part, node) not in self._contents:
             rng = np.random.default_rng([part, node])
             self._contents[part, node] = self._drawn(rng, self._made_by(part, node))
         return self._contents[part, node]
 
-    def _made_by(self, part: Part, node: int) -> TraceTemplate:
+    def _made_by(self, part: int, node: int) -> TraceTemplate:
         """The template of which the numbers of a node are, wherever they were moved."""
         template = self.template(part, node)
         while template.op in _SHAPELESS and template.inputs[0].source is Source.TRACE:
@@ -140,6 +136,12 @@ class World:
     def _drawn(self, rng: np.random.Generator, template: TraceTemplate) -> bytes:
         if template.op in _IDS:
             return _ids(rng, self._vocab, 4)
+        if template.op == Op.PROMPT:  # of one id, so that any token may be behind it
+            return (1).to_bytes(4, "little") + _ids(rng, self._vocab, 4)[4:]
+        if template.op in _SUMS:
+            return (np.arange(1, 129) << 40).astype("<i8").tobytes()
+        if template.op == Op.DRAWN:
+            return ((77 << 40) + rng.integers(1 << 38, 1 << 39, 128)).astype("<i8").tobytes()
         if template.op == Op.LOWER_BOUND:
             return _ids(rng, self._tokens, 4)
         if template.op in _KEYS:
@@ -147,6 +149,8 @@ class World:
             return np.ascontiguousarray((ids << 32) + places).astype("<i8").tobytes()
         if template.op in _DOUBLES:
             return _doubles(rng)
+        if template.op in _TEXTS:
+            return bytes([1]) * PIECE  # wherever a text begins, it has one byte
         if template.width == 8:
             return rng.integers(-(1 << 46), 1 << 46, 128).astype("<i8").tobytes()
         if template.op in _INTEGERS:
@@ -194,12 +198,17 @@ class Vast:
 
     Args:
         wrong: whether its element is another than that of the party without.
+
+    Attributes:
+        token: of the step's batch, that the trace is of; None of other traces.
     """
+
+    token: int | None = None
 
     def __init__(
         self,
         world: World,
-        part: Part,
+        part: int,
         node: int,
         element: int,
         operations: Operations,
@@ -215,7 +224,8 @@ class Vast:
         self._header, self._model = world.program.header, keccak256(b"model")
         self._chunks: SparseTree | None = None
         self._state = keccak256(b"state after")
-        self._work = bytes([1, 2, 3, 4, 5, 6, 7, 8]) + bytes([62, 9, 9, 9]) * self._losses
+        loss = bytes([62, 9, 9, 9]).ljust(self.world.program.header.loss_bytes, b"\1")
+        self._work = bytes([1, 2, 3, 4, 5, 6, 7, 8]) + loss * self._losses
         self._import(operations)
 
     @property
@@ -307,7 +317,8 @@ class Vast:
         steps, exponents = self._header.steps, sha256_digest(self.world.exponents)
         step = steps if self.part == Part.UPDATE_PROOF else 0
         numbers = (_SEAT, _ROUND, step, _ROUND * steps + step)
-        return ImportContext(_SEED, *numbers, self._roots, self._model, exponents).to_bytes()
+        ends = (self._roots, self._model, exponents, self.token)
+        return ImportContext(_SEED, *numbers, *ends).to_bytes()
 
     @cached_property
     def tree(self) -> SparseTree:
@@ -403,93 +414,3 @@ def _pieces(size: int, piece: bytes, need: Need) -> Opening:
     siblings = siblings_of(tree.node, first, last - first + 1, tree.count, height(tree.count))
     data = b"".join(piece[: size - at * PIECE] for at in range(first, last + 1))
     return Opening(data, siblings)
-
-
-def at_proof(party: Vast, claim: Claim) -> Game:
-    """The game before its last move, whose holder this party is."""
-    program, part = party.world.program, party.part
-    template = party.world.template(part, party.node)
-    index = party.element * template.width // PIECE
-    leaf = party.read(party.node, index * PIECE, min((index + 1) * PIECE, template.size))
-    is_update_proof = part == Part.UPDATE_PROOF
-    start = claim.initial_state
-    result = party.tree.leaf(party.tree.count - 1)
-    return Game(
-        claim=claim,
-        clock=Game.begin(claim, NOW).clock,
-        phase=GamePhase.PROVE,
-        start=start,
-        result=result,
-        step=program.header.steps if is_update_proof else 0,
-        header=party.header.data,
-        template=template.to_bytes(),
-        nodes=party.tree.count,
-        trace=top(party.tree),
-        tree=top(words_tree(leaf)),
-        index=index,
-        node=party.node,
-        size=template.size,
-        layers=_rows(party.tree, party.node),
-        leaf=leaf,
-    )
-
-
-def _rows(tree: SparseTree, node: int) -> tuple[MerkleLayer, ...]:
-    """Those that lead to a node of a trace."""
-    layers, level = [], height(tree.count)
-    while True:
-        below = level - layer_levels(level)
-        first = node >> level << (level - below)
-        layers.append(MerkleLayer(below, first, layer_of(tree, level, node >> level)))
-        if below == 0:
-            return tuple(layers)
-        level = below
-
-
-def fields_of(game: Game, table: Table, now: int) -> dict[str, Any]:
-    """What the contract keeps of a game before its last move."""
-    claim = game.claim
-    return {
-        "challenger": table.challenger,
-        "since": now,
-        "moveSeconds": claim.move_seconds,
-        "holder": claim.holder,
-        "holderLeft": claim.holder_seconds,
-        "challengerLeft": claim.challenger_seconds,
-        "phase": game.phase,
-        "outcome": 0,
-        "isUpdateProof": claim.is_update_proof,
-        "inTensor": True,
-        "bond": claim.lowest_bond,
-        "latestStart": claim.window_end,
-        "step": game.step,
-        "level": 0,
-        "takes": 0,
-        "claim": claim.hash,
-        "set": claim.set,
-        "position": claim.position,
-        "header": keccak256(game.header),
-        "from": game.start,
-        "result": game.result,
-        "trace": game.trace,
-        "tree": game.tree,
-        "template": keccak256(game.template),
-        "nodes": game.nodes,
-        "node": game.node,
-        "index": game.index,
-        "size": game.size,
-        "part": game.part,
-        "takingNodes": 0,
-    }
-
-
-def proof_gas(table: Table, world: World, part: Part, node: int, element: int) -> int:
-    """Gas of the last move of a game about this element, on a chain with `SetGame`."""
-    party = Vast(world, part, node, element, table.operations, wrong=True)
-    honest = Vast(world, part, node, element, table.operations)
-    claim = bonded(party.claim(Address(table.holder)), 0)
-    game = at_proof(party, claim)
-    move = answered(attack(game, honest), table.operations)
-    now = int(table.node.ask("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
-    table.set(0, fields_of(game, table, now))
-    return table.move(0, claim, move, by_holder=False)

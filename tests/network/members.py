@@ -80,12 +80,14 @@ class Who:
 
     Attributes:
         owned: providers whose stake and pay are the submitter's, once it accepts.
+        ranks: of members that have several, by name.
     """
 
     providers: Mapping[int, str] = field(default_factory=dict)
     verifiers: Mapping[int, str] = field(default_factory=dict)
     watchers: tuple[str, ...] = ()
     owned: tuple[int, ...] = ()
+    ranks: Mapping[str, int] = field(default_factory=dict)
     seats: int = 4
     slots: int = 3
 
@@ -101,7 +103,21 @@ class Who:
             watcher_cheats={i: cheat for i, cheat in enumerate(self.watchers) if cheat},
             confirmations=0,
             owned=self.owned,
+            ranks=self.ranks,
         )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a job asks for that is another thing than usual.
+
+    Attributes:
+        numerics: None for this release's.
+        inner: fields of its inner optimisation.
+    """
+
+    numerics: NumericsSpec | None = None
+    inner: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -172,7 +188,7 @@ async def network(
     *,
     lasts: int = A_DAY,
     before: Before = lambda _: nullcontext(),
-    numerics: NumericsSpec | None = None,
+    asked: Asked = Asked(),
     **terms: Any,
 ) -> AsyncIterator[Network]:
     """Everything started and a job created, of `TERMS` with these changes.
@@ -181,14 +197,13 @@ async def network(
         kind: of its certificates.
         lasts: seconds of the chain's clock until the job's expiry.
         before: what is entered before any member starts.
-        numerics: what the job asks for; None for this release's.
+        asked: of the job's manifest, beside terms.
     """
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(hostile_network(who.config(site), before))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
-        asked = numerics or numerics_of_members()
         job, manifest = await _create(
-            session, {**TERMS, **terms}, kind=kind, numerics=asked, lasts=lasts
+            session, {**TERMS, **terms}, kind=kind, asked=asked, lasts=lasts
         )
         await stack.enter_async_context(skipping(cluster, print))
         yield Network(cluster, session, job, manifest)
@@ -212,13 +227,14 @@ async def _create(
     terms: Mapping[str, Any],
     *,
     kind: CertificateKind,
-    numerics: NumericsSpec,
+    asked: Asked,
     lasts: int,
 ) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
     store = session.store
     now = (await session.chain.head()).timestamp
-    manifest = small_manifest(store, numerics, **{"expiry": now + lasts, **terms})
+    numerics = asked.numerics or numerics_of_members()
+    manifest = small_manifest(store, numerics, asked.inner, **{"expiry": now + lasts, **terms})
     manifest = with_program(manifest, store)
     await submit(session, manifest, kind)
     return JobId(1), manifest

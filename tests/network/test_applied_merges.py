@@ -56,4 +56,4 @@ def logs_of(running: Network) -> list[str]:
 
 def _is_left(view: JobView, now: int) -> bool:
     has_left = all(holder.to != NO_ROUND for holder in view.providers.values())
-    return bool(view.settled) and has_left and view.phase is Phase.WAITING
+    return bool(view.settled) and has_left and view.phase is Phase.CLOSED

@@ -19,6 +19,8 @@ UNAVAILABLE = {5, *QUIET}
 """Bytes that are no update, and those that nobody serves or names."""
 OF_UPDATE_PROOFS = {4, 5}
 """Who lies in what it sends of its training, and not in the training."""
+HONEST = {2, 3}
+"""The seed says which of the two auditors has which of them."""
 
 
 async def test_liars_are_slashed_and_who_is_accused_falsely_is_paid(site: Site) -> None:
@@ -38,23 +40,30 @@ async def test_liars_are_slashed_and_who_is_accused_falsely_is_paid(site: Site) 
         auditor, accuser = (running.verifier(slot) for slot in range(2))
         paid = {holder.account: running.paid(holder) for holder in (*seats, auditor)}
 
-    accused, bystander = seats[2:4]
-    assert slashed(view) == {seats[seat].account for seat in LIARS}
-    assert not any(holder.penalties for holder in (accused, bystander, auditor, seats[6]))
-    assert kinds(seats[7]) == {MissedDuty.SEAT}
     (settled_round,) = view.settled
+    # The first of the seats that the accuser was drawn to audit and finds honest.
+    target = next(seat for seat in settled_round.duties_of(accuser.id) if seat in HONEST)
+    accused = seats[target]
+    assert slashed(view) == {seats[seat].account for seat in LIARS}
+    unblamed = (*(seats[seat] for seat in HONEST), auditor, seats[6])
+    assert not any(holder.penalties for holder in unblamed)
+    assert kinds(seats[7]) == {MissedDuty.SEAT}
     assert not any(settled_round.record.available >> seat & 1 for seat in UNAVAILABLE)
     # What was not available is not paid to whoever did the work, either.
     assert all(paid[seats[seat].account] == 0 for seat in (*LIARS, *QUIET))
+    # Whoever replays a liar disputes it, an auditor beside the watcher: a seat may lose two games.
     lost = [game for game in view.games.values() if game.outcome is Outcome.HOLDER_LOST]
-    games = {game.claim.seat: game for game in lost}
-    assert set(games) == set(LIARS)
-    assert games[0].claim.segment == 1  # the first that was invented
-    assert games[0].decided is Outcome.NONE  # nobody moved for it
-    assert games[1].decided is Outcome.HOLDER_LOST  # the contract ran the operation
-    assert {seat for seat, game in games.items() if game.claim.is_update_proof} == OF_UPDATE_PROOFS
-    (false,) = (game for game in view.games.values() if game.claim.seat == 2)
-    assert (false.challenger, false.outcome) == (accuser.account, Outcome.CHALLENGER_LOST)
+    assert {(game.claim.seat, game.claim.is_update_proof) for game in lost} == {
+        (seat, seat in OF_UPDATE_PROOFS) for seat in LIARS
+    }
+    hollow = [game for game in lost if game.claim.seat == 0]
+    assert {game.claim.segment for game in hollow} == {1}  # the first that was invented
+    assert {game.decided for game in hollow} == {Outcome.NONE}  # nobody moved for it
+    # The contract ran the operation.
+    assert Outcome.HOLDER_LOST in {game.decided for game in lost if game.claim.seat == 1}
+    (false,) = (game for game in view.games.values() if game.claim.seat not in LIARS)
+    assert (false.claim.seat, false.challenger) == (target, accuser.account)
+    assert false.outcome is Outcome.CHALLENGER_LOST
     assert paid[accused.account] >= round_pay(running.manifest.terms, settled_round, accused)
     assert paid[auditor.account] > 0
     assert MissedDuty.AUDIT not in {kind for _, kind in auditor.penalties}

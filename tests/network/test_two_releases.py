@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.network.members import (
+    Asked,
     Network,
     Site,
     Who,
@@ -42,7 +43,7 @@ async def test_two_releases(site: Site, last: Release) -> None:
     here = numerics_of_members()
     there = here.model_copy(update={"code_digest": last.digest})
     assert there != here
-    async with network(site, Who(), numerics=there) as running:
+    async with network(site, Who(), asked=Asked(numerics=there)) as running:
         await check_paid(running)
         members = [*running.cluster.providers, *running.cluster.verifiers]
         for member in members:

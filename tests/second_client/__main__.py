@@ -126,6 +126,7 @@ def work_out(
         "loss": loss,
         "statement": ZERO if statement is None else sha256(statement[1]),
     }
+    of_round["certificate"] = rounds.certificate_digest(round_id, seed, of_round["votes"], verdict)
     committee_draw = later if told["committeeDraw"] else told["drawnBy"]
     return after, {
         "seats": {
@@ -134,7 +135,7 @@ def work_out(
         "commitments": {str(seat): each.hex() for seat, each in made.items()},
         "committee": rounds.committee_of(committee_draw, told["ready"]),
         "record": rounds.record_hash(of_round).hex(),
-        "digest": rounds.certificate_digest(round_id, seed, of_round["votes"], verdict).hex(),
+        "digest": of_round["certificate"].hex(),
         "merged": global_digest(after).hex(),
         "loss": loss.hex(),
         "bodies": _bodies(told, of_round["drawn"], done, held),

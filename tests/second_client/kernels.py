@@ -273,6 +273,14 @@ def drop(x: Array, keep: NDArray[np.bool_], scale: np.float32) -> Array:
 
 def cross_entropy(logits_NV: Array, targets_N: Ids) -> tuple[np.float32, Saved]:
     """A negative target is none."""
+    dz_NV, losses_N = _per_token(logits_NV, targets_N)
+    share = _share(int((targets_N >= 0).sum()))
+    loss = narrow(exact_sum(losses_N, 0) * share)
+    return loss[0], (dz_NV, share)
+
+
+def _per_token(logits_NV: Array, targets_N: Ids) -> tuple[Array, Array]:
+    """dz and ℓ of every token."""
     z_NV = one_nan(logits_NV - largest(logits_NV))
     w_NV = exp(z_NV)
     total_N1 = rint(w_NV * np.float32(2.0**30)).sum(axis=1, keepdims=True) * 2.0**-30
@@ -283,15 +291,20 @@ def cross_entropy(logits_NV: Array, targets_N: Ids) -> tuple[np.float32, Saved]:
     dz_NV[hidden_N] = np.float32(0.0)
     losses_N = ln(narrow(total_N1[:, 0])) - z_NV[at]
     losses_N[hidden_N] = np.float32(0.0)
-    share = _share(int((~hidden_N).sum()))
-    loss = narrow(exact_sum(losses_N, 0) * share)
-    return loss[0], (one_nan(dz_NV), share)
+    return one_nan(dz_NV), losses_N
 
 
 def cross_entropy_gradient(c: np.float32, saved: Saved) -> Array:
     """The gradient of the logits, where the loss has the gradient c."""
     dz_NV, share = saved
     return dz_NV * narrow(wide(c) * share)
+
+
+def policy_loss(logits_NV: Array, targets_N: Ids, weights_N: Array) -> tuple[np.float32, Saved]:
+    """R5 of SPEC.md, 25: Σ ℓ · a, and what its gradient is made of."""
+    dz_NV, losses_N = _per_token(logits_NV, targets_N)
+    loss = narrow(exact_sum(losses_N * weights_N, 0))
+    return loss[0], dz_NV * weights_N[:, None]
 
 
 def _share(targets: int) -> float:

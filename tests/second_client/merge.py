@@ -102,13 +102,14 @@ def read_update(kind: str, data: bytes, model: State, spoken: Spoken, seat: Seat
     sizes = [len(header(kind, *v)) + body_size(kind, length_of(v[0])) for v in vectors]
     counted = sum(length for _, _, length in lines(spoken.second))
     sizes += [len(factored_header(spoken.second)) + 4 * counted] if spoken.second else []
+    sizes += [spoken.ids] if spoken.ids else []
     parts = cut(data, sizes)
     rows = [
         read_row(kind, part, *v, seat, i)
         for i, (part, v) in enumerate(zip(parts, vectors, strict=False))
     ]
     nothing = np.zeros(0, np.int64)
-    sums = read_factored(parts[-1], spoken.second) if spoken.second else nothing
+    sums = read_factored(parts[len(vectors)], spoken.second) if spoken.second else nothing
     return Update(rows[0], rows[1] if len(rows) > 1 else nothing, sums)
 
 

@@ -27,6 +27,21 @@ def loss_of(params: Params, ids_BT1: Ids, model: dict[str, Any], tables: Tables)
     return _forward(params, ids_BT1, model, tables, lambda x, site: x)[0]
 
 
+def logits_of(params: Params, ids_BT: Ids, model: dict[str, Any], tables: Tables) -> Array:
+    """Of ids, a row a position, without dropout."""
+    return _logits(params, ids_BT, model, tables, lambda x, site: x)[0]
+
+
+def policy_gradients(
+    params: Params, ids_BT1: Ids, weights_BT: Array, model: dict[str, Any], tables: Tables
+) -> tuple[np.float32, Params]:
+    """The loss of what was sampled with these weights, and its gradients."""
+    ids, targets = _inputs(ids_BT1), ids_BT1[:, 1:].reshape(-1)
+    logits, saved = _logits(params, ids, model, tables, lambda x, site: x)
+    loss, g = kernels.policy_loss(logits, targets, weights_BT.reshape(-1))
+    return loss, _backward(params, ids, (g, saved), model, lambda x, site: x)
+
+
 def loss_and_gradients(
     params: Params, ids_BT1: Ids, model: dict[str, Any], tables: Tables, drop: Drop, c: np.float32
 ) -> tuple[np.float32, Params]:
@@ -38,13 +53,18 @@ def loss_and_gradients(
         model: the manifest's; with adapters it has their `scale` beside.
         tables: cosines and sines of as many positions.
     """
-    ids = _inputs(ids_BT1)
-    loss, (saved_layers, saved_norm, saved_head, saved_loss) = _forward(
-        params, ids_BT1, model, tables, drop
-    )
+    loss, saved, saved_loss = _forward(params, ids_BT1, model, tables, drop)
+    g = kernels.cross_entropy_gradient(c, saved_loss)
+    return loss, _backward(params, _inputs(ids_BT1), (g, saved), model, drop)
+
+
+def _backward(
+    params: Params, ids: Ids, upstream: tuple[Array, Saved], model: dict[str, Any], drop: Drop
+) -> Params:
+    """The gradients, from that of the logits on."""
+    g, (saved_layers, saved_norm, saved_head) = upstream
     top = _top(params)
     found: Params = {}
-    g = kernels.cross_entropy_gradient(c, saved_loss)
     g, found[top] = kernels.head_gradient(g, saved_head)
     g, found[NORM] = kernels.rms_norm_gradient(g, saved_norm)
     for layer in reversed(range(model["layers"])):
@@ -54,14 +74,22 @@ def loss_and_gradients(
             found[f"model.layers.{layer}.{n}" + ("" if n.endswith(".bias") else ".weight")] = value
     looked_up = kernels.embedding_gradient(drop(g, 0), ids.reshape(-1), model["vocab"])
     found[EMBEDDING] = found[EMBEDDING] + looked_up if top == EMBEDDING else looked_up
-    return loss, {name: found[name] for name in params}
+    return {name: found[name] for name in params}
 
 
 def _forward(
     params: Params, ids_BT1: Ids, model: dict[str, Any], tables: Tables, drop: Drop
-) -> tuple[np.float32, Saved]:
-    """The loss, and what each part leaves for its gradient."""
-    ids, targets = _inputs(ids_BT1), ids_BT1[:, 1:].reshape(-1)
+) -> tuple[np.float32, Saved, Saved]:
+    """The loss, and what the model and the loss leave for their gradients."""
+    logits, saved = _logits(params, _inputs(ids_BT1), model, tables, drop)
+    loss, saved_loss = kernels.cross_entropy(logits, ids_BT1[:, 1:].reshape(-1))
+    return loss, saved, saved_loss
+
+
+def _logits(
+    params: Params, ids: Ids, model: dict[str, Any], tables: Tables, drop: Drop
+) -> tuple[Array, Saved]:
+    """The logits, and what each part leaves for its gradient."""
     x = drop(kernels.embedding(ids.reshape(-1), params[EMBEDDING]), 0)
     saved_layers = []
     for layer in range(model["layers"]):
@@ -70,8 +98,7 @@ def _forward(
         saved_layers.append(saved)
     normed, saved_norm = kernels.rms_norm(x, params[NORM], float(model["norm_eps"]))
     logits, saved_head = kernels.head(normed, params[_top(params)])
-    loss, saved_loss = kernels.cross_entropy(logits, targets)
-    return loss, (saved_layers, saved_norm, saved_head, saved_loss)
+    return logits, (saved_layers, saved_norm, saved_head)
 
 
 def _inputs(ids_BT1: Ids) -> Ids:

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tests.second_client import codec, moments, optimisers, rounds, sections
+from tests.second_client import codec, moments, optimisers, rollouts, rounds, sections
 from tests.second_client.arithmetic import Array, dropout_scale, kept, quiet
 from tests.second_client.constants import corrections, rate, rotary, tables_root
 from tests.second_client.documents import Manifest, optimiser_of
 from tests.second_client.kernels import Ids, drop
-from tests.second_client.model import Drop, Params, Tables, loss_and_gradients
+from tests.second_client.model import (
+    Drop,
+    Params,
+    Tables,
+    logits_of,
+    loss_and_gradients,
+    policy_gradients,
+)
 from tests.second_client.state import (
     State,
     initial_state,
@@ -28,7 +35,7 @@ from tests.second_client.state import (
     state_digest,
     state_roots,
 )
-from tests.second_client.words import ZERO, batch_offsets, dropout_key, keccak, piece_root
+from tests.second_client.words import ZERO, dropout_key, keccak, piece_root, step_draws, u64
 
 LIMIT = np.float32(2.0**64)
 
@@ -69,6 +76,32 @@ def token_type(manifest: Manifest) -> np.dtype[Any]:
 
 
 @quiet
+def sampled_step(state: State, at: int, index: int, job: Job, seat: codec.Seat) -> State:
+    """As `step`, of a job that samples what it learns; `at` counts within the round.
+
+    In the result stand `drawn` and the step's `ids` besides.
+    """
+    inner, model = job.manifest["inner"], scaled_model(job.manifest)
+    params = job.base | state["params"]
+    made = rollouts.sampled(
+        job.manifest, job.tokens, lambda ids: logits_of(params, ids, model, job.tables),
+        (seat, at, index),
+    )  # fmt: skip
+    size = inner["micro_batch"]
+    pairs = []
+    for first in range(0, inner["batch"], size):
+        rows = slice(first, first + size)
+        learned = (made.signed[rows], made.weights[rows])
+        pairs.append(policy_gradients(params, *learned, model, job.tables))
+    losses, sums = _summed(pairs, inner["lanes"], state["params"])
+    loss = math.fsum(float(each) for each in losses)
+    done = _stepped(state, (loss, losses, sums), index, job, made.is_finite)
+    if not done["diverged"]:
+        done["rollouts"] = made.after(state["rollouts"])
+    return done | {"drawn": made.drawn, "ids": made.signed}
+
+
+@quiet
 def step(state: State, ids_BT1: Ids, index: int, job: Job, key: tuple[int, int]) -> State:
     """The state after a step, `index` counting over the whole job.
 
@@ -81,9 +114,21 @@ def step(state: State, ids_BT1: Ids, index: int, job: Job, key: tuple[int, int])
     shares = _shares([int((piece[:, 1:] >= 0).sum()) for piece in pieces])
     losses, gradients = _gradients(state["params"], pieces, shares, (index, job, key))
     loss = math.fsum(float(one) * share for one, share in zip(losses, shares, strict=True))
+    return _stepped(state, (loss, losses, gradients), index, job)
+
+
+def _stepped(
+    state: State,
+    learned: tuple[float, list[np.float32], Params],
+    index: int,
+    job: Job,
+    is_finite: bool = True,
+) -> State:
+    """The state after the batch's loss, the micro-batches' and the gradients."""
+    inner, (loss, losses, gradients) = job.manifest["inner"], learned
     norm = optimisers.global_norm(gradients[name] for name in sorted(gradients))
     seen = {"loss": loss, "losses": losses, "norm": norm}
-    if not (math.isfinite(loss) and math.isfinite(norm)):
+    if not (is_finite and math.isfinite(loss) and math.isfinite(norm)):
         return state | seen | {"diverged": True}
     scale = optimisers.clip_scale(norm, float(inner["clip"]))
     after = _optimised(state, gradients, (scale, rate(job.manifest, index)), job.manifest)
@@ -110,13 +155,23 @@ def _gradients(
     index, job, key = setting
     size = job.manifest["inner"]["micro_batch"]
     model = scaled_model(job.manifest)
-    losses: list[np.float32] = []
-    lanes: list[Params] = []
-    length = len(pieces) // job.manifest["inner"]["lanes"]
+    pairs = []
     for piece, (ids, share) in enumerate(zip(pieces, shares, strict=True)):
         dropped = _dropper(job.manifest, index, key, piece * size * model["seq"])
         c = np.float32(share)
-        loss, found = loss_and_gradients(job.base | params, ids, model, job.tables, dropped, c)
+        everything = job.base | params
+        pairs.append(loss_and_gradients(everything, ids, model, job.tables, dropped, c))
+    return _summed(pairs, job.manifest["inner"]["lanes"], params)
+
+
+def _summed(
+    pairs: Sequence[tuple[np.float32, Params]], lanes_count: int, params: Params
+) -> tuple[list[np.float32], Params]:
+    """The losses, and the gradients of the params summed lane by lane."""
+    losses: list[np.float32] = []
+    lanes: list[Params] = []
+    length = len(pairs) // lanes_count
+    for piece, (loss, found) in enumerate(pairs):
         losses.append(loss)
         if piece % length == 0:
             lanes.append({n: found[n] for n in params})
@@ -179,26 +234,30 @@ def _optimised(
 
 def segment(
     state: State, index: int, job: Job, model: State, seat: codec.Seat
-) -> tuple[State, bytes] | None:
-    """The state after a segment of the model's round, and its work tag.
+) -> tuple[State, bytes, bytes] | None:
+    """The state after a segment of the model's round, its work tag, and the ids that it sampled.
 
     None where a step is not finite: the round has ended with the segment before.
     """
     inner, round = job.manifest["inner"], model["round"]
-    key, first, work = dropout_key(*seat), index * inner["segment"], b""
+    key, first, work, ids = dropout_key(*seat), index * inner["segment"], b"", b""
     for at in range(first, first + inner["segment"]):
-        begun = state | {"batches": 0} if at == 0 else state
+        begun = state | {"batches": 0, "rollouts": ZERO} if at == 0 else state
         if mixes_in(job.manifest, round, at):
             begun = mix_in(begun, model, job.manifest["codec"])
-        ids = batch_of(job, offsets_of(job, seat, at))
-        done = step(begun, ids, round * inner["steps"] + at, job, key)
+        number = round * inner["steps"] + at
+        if "task" in job.manifest:
+            done = sampled_step(begun, at, number, job, seat)
+            ids += done["ids"].astype("<i4").tobytes()
+        else:
+            done = step(begun, batch_of(job, offsets_of(job, seat, at)), number, job, key)
         if done["diverged"]:
             return None
-        work += work_of(done["norm"], done["losses"])
-        state = {name: done[name] for name in state}
+        work += work_of(done["norm"], done["losses"], done.get("drawn"))
+        state = {name: done[name] for name in begun}
     if job.manifest["codec"]["feedback"] != "0":
         state = state | {"left": encoded(job.manifest, model, state, seat)[1]}
-    return state, keccak(work)
+    return state, keccak(work), ids
 
 
 def offsets_of(job: Job, seat: codec.Seat, at: int) -> list[int]:
@@ -207,7 +266,7 @@ def offsets_of(job: Job, seat: codec.Seat, at: int) -> list[int]:
     below, times = data["train_tokens"] - length, 1
     if data["aligned"]:
         below, times = (data["train_tokens"] - 1) // length, length
-    draws = batch_offsets(*seat, at, job.manifest["inner"]["batch"], below)
+    draws = step_draws(*seat, at, job.manifest["inner"]["batch"], below)
     return [draw * times for draw in draws]
 
 
@@ -224,10 +283,12 @@ def batch_of(job: Job, offsets: list[int]) -> Ids:
     return np.where(found >= bit, ~(found - bit), found)
 
 
-def work_of(norm: float, losses: Iterable[Any]) -> bytes:
-    """What the work tag takes in of a step."""
-    words = (_float_bytes(float(loss), ">f") for loss in losses)
-    return _float_bytes(norm, ">d") + b"".join(words)
+def work_of(norm: float, losses: Sequence[Any], drawn: Sequence[int] | None = None) -> bytes:
+    """What the work tag takes in of a step; `drawn` where it sampled."""
+    behind = [b""] * len(losses) if drawn is None else [u64(number) for number in drawn]
+    words = [_float_bytes(float(loss), ">f") for loss in losses]
+    pairs = (loss + number for loss, number in zip(words, behind, strict=True))
+    return _float_bytes(norm, ">d") + b"".join(pairs)
 
 
 def _float_bytes(x: float, form: str) -> bytes:
@@ -252,6 +313,7 @@ def provide(job: Job, model: State, brought: State | None, seat: codec.Seat) -> 
     """
     state = initial_state(job.manifest, model, brought)
     inner, states, work_tags = job.manifest["inner"], list[bytes](), list[bytes]()
+    ids = b""
     for index in range(inner["steps"] // inner["segment"]):
         done = segment(state, index, job, model, seat)
         if done is None:
@@ -259,10 +321,11 @@ def provide(job: Job, model: State, brought: State | None, seat: codec.Seat) -> 
         state = done[0]
         states.append(state_digest(state_roots(state)))
         work_tags.append(done[1])
+        ids += done[2]
     found = {"states": states, "work_tags": work_tags}
     if not states:
         return found | {"update": b"", "root": ZERO, "carried_state": state}
-    update, carried_state = update_proof(job.manifest, model, state, seat)
+    update, carried_state = update_proof(job.manifest, model, state, seat, ids)
     return found | {
         "update": update,
         "root": codec.update_root(update),
@@ -279,7 +342,7 @@ def replay(
         The plain work_tags of the segments that are as revealed; the first segment that is not,
         their number for the update proof, None where all is as revealed; and what is true there.
     """
-    state, work_tags = initial_state(job.manifest, model, None), list[bytes]()
+    state, work_tags, ids = initial_state(job.manifest, model, None), list[bytes](), b""
     for index, (said, _) in enumerate(rounds.read_checkpoint_commitments(checkpoint_commitments)):
         done = segment(state, index, job, model, seat)
         own = ZERO if done is None else state_digest(state_roots(done[0]))
@@ -287,9 +350,9 @@ def replay(
             return work_tags, index, own
         state = done[0]
         work_tags.append(done[1])
-    own = (
-        codec.update_root(update_proof(job.manifest, model, state, seat)[0]) if work_tags else ZERO
-    )
+        ids += done[2]
+    update = update_proof(job.manifest, model, state, seat, ids)[0] if work_tags else b""
+    own = codec.update_root(update) if work_tags else ZERO
     return work_tags, None if own == update_root else len(work_tags), own
 
 
@@ -300,11 +363,13 @@ def duty(account: bytes, found: tuple[list[bytes], int | None, bytes]) -> tuple[
 
 
 def update_proof(
-    manifest: Manifest, model: State, last: State, seat: codec.Seat
+    manifest: Manifest, model: State, last: State, seat: codec.Seat, ids: bytes = b""
 ) -> tuple[bytes, State]:
-    """The update's bytes, and the state that the seat carries on."""
+    """The update's bytes, and the state that the seat carries on; `ids`: what it sampled."""
     update, residual = encoded(manifest, model, last, seat)
     parts = [update, *_moments(manifest, model, last, seat)]
+    if "task" in manifest:
+        parts.append(ids.ljust(sections.ids_size(manifest), b"\0"))
     return sections.joined(parts), last | {"left": residual}
 
 

@@ -49,6 +49,13 @@ def one_of(*values: str) -> Check:
     return lambda value: isinstance(value, str) and value in values
 
 
+def list_of(check: Check, least: int, most: int) -> Check:
+    def is_list(value: Any) -> bool:
+        return isinstance(value, list) and least <= len(value) <= most and all(map(check, value))
+
+    return is_list
+
+
 def octets(count: int) -> Check:
     return lambda value: isinstance(value, bytes) and len(value) == count
 
@@ -226,6 +233,29 @@ MANIFEST = of(
 )
 
 
+REWARD = of(
+    {
+        "kind": one_of("answer", "length"),
+        "weight": integer(1, 1000),
+        **dict.fromkeys(
+            ("opening", "closing"), lambda value: isinstance(value, str) and len(value) <= 32
+        ),
+        **dict.fromkeys(("least", "most"), integer(0, 2**17)),
+    }
+)
+TASK = of(
+    {
+        "prompts": integer(1, 2**40 - 1),
+        "prompt_tokens": integer(1, 2**16),
+        "answer_bytes": integer(1, 64),
+        "group": integer(2, 256),
+        "new_tokens": integer(1, 2**16),
+        "ends": list_of(integer(0, 2**20 - 1), 0, 8),
+        "rewards": list_of(REWARD, 1, 8),
+    }
+)
+
+
 def refuse(is_wrong: bool, why: str) -> None:
     if is_wrong:
         raise ValueError(why)
@@ -233,7 +263,10 @@ def refuse(is_wrong: bool, why: str) -> None:
 
 def check_manifest(manifest: Any) -> None:
     """Raises ValueError with the reason where a manifest is refused."""
-    refuse(not MANIFEST(manifest), "not the fields of a manifest")
+    is_text = not (isinstance(manifest, dict) and "task" in manifest)
+    plain = manifest if is_text else {k: v for k, v in manifest.items() if k != "task"}
+    refuse(not MANIFEST(plain), "not the fields of a manifest")
+    refuse(not (is_text or TASK(manifest["task"])), "not the fields of a task")
     model, inner, codec = (manifest[name] for name in ("model", "inner", "codec"))
     check_scaling(model["rope_scaling"])
     check_sums(model, inner["micro_batch"])
@@ -244,6 +277,10 @@ def check_manifest(manifest: Any) -> None:
     check_terms(manifest["terms"])
     check_rule(manifest["robust"], manifest["terms"]["seats"])
     check_data(manifest["data"], model)
+    if is_text:
+        refuse(manifest["data"]["train_tokens"] <= model["seq"], "data no longer than a sequence")
+    else:
+        check_task(manifest)
     terms = manifest["terms"]
     refuse(terms["steps"] != inner["steps"], "the terms' steps are not H")
     refuse(terms["segment_steps"] != inner["segment"], "the terms' segments are not of k steps")
@@ -381,7 +418,32 @@ def check_rule(robust: Plain, seats: int) -> None:
 def check_data(data: Plain, model: Plain) -> None:
     bits = {"uint8": 8, "uint16": 16, "uint32": 32}[data["dtype"]] - data["masked"]
     refuse(model["vocab"] > 1 << bits, "a word does not hold the vocabulary")
-    refuse(data["train_tokens"] <= model["seq"], "data that is no longer than a sequence")
     refuse((data["eval_cid"] is None) != (data["eval_tokens"] == 0), "eval_tokens without a cid")
     is_evaluated = data["eval_cid"] is not None and data["eval_batches"] > 0
     refuse(is_evaluated and data["eval_tokens"] <= model["seq"], "held-out data is too short")
+
+
+def check_task(manifest: Plain) -> None:
+    task, data, inner, model = (manifest[name] for name in ("task", "data", "inner", "model"))
+    refuse(task["ends"] != sorted(set(task["ends"])), "end tokens that do not ascend")
+    for reward in task["rewards"]:
+        markers = len((reward["opening"] + reward["closing"]).encode())
+        if reward["kind"] == "length":
+            refuse(markers > 0 or reward["least"] > reward["most"], "a length")
+        else:
+            refuse(reward["least"] + reward["most"] > 0, "an answer with a length")
+            refuse(markers + task["answer_bytes"] > 64, "an answer longer than a window")
+    refuse(task["prompt_tokens"] + task["new_tokens"] > model["seq"], "longer than the model")
+    refuse(inner["batch"] % task["group"] != 0, "a group that is cut")
+    refuse(any(end >= model["vocab"] for end in task["ends"]), "an end that is no token")
+    sampled = 4 * inner["steps"] * inner["batch"] * (model["seq"] + 1)
+    refuse(sampled > 2**26, "more ids than a round may have")
+    refuse(inner["dropout"] != "0", "dropout of what is sampled")
+    is_odd = data["masked"] or data["aligned"] or data["eval_cid"] is not None
+    refuse(is_odd, "prompts that are masked, aligned or held out")
+    row = 2 + task["prompt_tokens"] + task["answer_bytes"]
+    words = task["prompts"] * row + 33 * model["vocab"]
+    refuse(data["train_tokens"] != words, "other words than the task's")
+    least = max(model["vocab"], 256, task["prompt_tokens"] + 1)
+    bits = {"uint8": 8, "uint16": 16, "uint32": 32}[data["dtype"]]
+    refuse(least > 1 << bits, "a word that does not hold a row's numbers")

@@ -104,7 +104,7 @@ def data_seed(round_id: RoundId, source: bytes, block_hash: bytes) -> bytes:
 
 
 def audit_seed(round_id: RoundId, reveals: bytes, block_hash: bytes) -> bytes:
-    """Of the block in which MERGE opened."""
+    """Of the block in which MERGE opened, and what a beacon makes of its hash."""
     return hashed("atoll.audit.v3", *round_id, reveals, block_hash)
 
 
@@ -236,7 +236,8 @@ def record_hash(record: Mapping[str, Any]) -> bytes:
     """What the contract keeps of a round."""
     names = ("seed", "auditSeed", "reveals", "votes", "model")
     maps = ("revealed", "available", "excluded", "ready", "committee", "drawn")
-    return hashed("atoll.round-record.v1", *(record[name] for name in (*names, *maps)))
+    words = (record[name] for name in (*names, *maps, "certificate"))
+    return hashed("atoll.round-record.v2", *words)
 
 
 # ------------------------------------------------------------------------ audit reports (section 2)

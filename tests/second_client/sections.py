@@ -13,20 +13,29 @@ PIECE = 1024
 
 @dataclass(frozen=True)
 class Spoken:
-    """What a round's updates speak of: the shapes of each section's tensors, none without it."""
+    """What a round's updates speak of: the shapes of each section's tensors, none without it; and
+    how many bytes of ids they have."""
 
     delta: Shapes
     first: Shapes
     second: Shapes
+    ids: int = 0
 
 
 def spoken_of(manifest: Manifest, model: State) -> Spoken:
     codec = manifest["codec"]
     shapes: Shapes = {name: p.shape for name, p in model["params"].items()}
     sent = {name: s for name, s in shapes.items() if is_sent(name, codec, model["round"])}
+    ids = ids_size(manifest) if "task" in manifest else 0
     if not is_public(codec):
-        return Spoken(sent, {}, {})
-    return Spoken(sent, *moments_of(shapes, manifest["inner"]))
+        return Spoken(sent, {}, {}, ids)
+    return Spoken(sent, *moments_of(shapes, manifest["inner"]), ids)
+
+
+def ids_size(manifest: Manifest) -> int:
+    """Bytes of a round's ids, of a job that samples."""
+    inner = manifest["inner"]
+    return 4 * inner["steps"] * inner["batch"] * (manifest["model"]["seq"] + 1)
 
 
 def joined(sections: Sequence[bytes]) -> bytes:

@@ -142,6 +142,7 @@ GLOBAL_FIELDS = of(
     {"count": COUNTER, "round": integer(0, 2**32 - 1), **dict.fromkeys(FIELDS, is_exponents)}
 )
 SEAT_FIELDS = of({"count": COUNTER, "batches": COUNTER})
+ROLLOUTS = of({str(i): integer(0, 2**32 - 1) for i in range(8)})
 
 
 # ---------------------------------------------------------------------------------- global state
@@ -288,7 +289,11 @@ def initial_root(model: State) -> bytes:
 
 
 def seat_bytes(state: State) -> bytes:
-    fields = {"batches": state["batches"], "count": state["count"]}
+    fields: dict[str, Any] = {"batches": state["batches"], "count": state["count"]}
+    rollouts = state.get("rollouts", ZERO)
+    if rollouts != ZERO:
+        words = (rollouts[at : at + 4] for at in range(0, 32, 4))
+        fields["rollouts"] = {str(i): int.from_bytes(word, "big") for i, word in enumerate(words)}
     return write_blob(SEAT_KIND, fields, grouped({group: state[group] for group in GROUPS}))
 
 
@@ -296,6 +301,12 @@ def read_seat(data: bytes, manifest: Manifest) -> State:
     """Raises ValueError unless the state has exactly the tensors that the manifest asks for."""
     fields, groups = read_blob(SEAT_KIND, data)
     state = {group: groups.get(group, {}) for group in GROUPS} | fields
+    if "rollouts" in fields:
+        words = fields.pop("rollouts")
+        is_whole = ROLLOUTS(words) and any(words.values())
+        refuse(not is_whole, "rollouts of other than eight words, or of none")
+        numbers = (words[str(i)] for i in range(8))
+        state["rollouts"] = b"".join(word.to_bytes(4, "big") for word in numbers)
     for group, shapes in seat_shapes(manifest).items():
         found = {name: tensor.shape for name, tensor in state[group].items()}
         if found != shapes or any(t.dtype != np.float32 for t in state[group].values()):
@@ -351,9 +362,9 @@ def optimiser_root(state: State) -> bytes:
 
 
 def state_roots(state: State) -> tuple[bytes, bytes, bytes, bytes]:
-    """Parameters, optimiser, buffers (there are none), and the counter of drawn batches."""
+    """Parameters, optimiser, what was sampled in the round, and the counter of drawn batches."""
     counter = sha256(b"atoll.rng.v1" + u64(state["batches"]))
-    return params_root(state), optimiser_root(state), ZERO, counter
+    return params_root(state), optimiser_root(state), state.get("rollouts", ZERO), counter
 
 
 def state_digest(roots: tuple[bytes, bytes, bytes, bytes]) -> bytes:

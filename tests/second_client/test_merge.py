@@ -32,7 +32,7 @@ from atoll.protocol.optimisers import OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES as REGISTERED
 from atoll.protocol.types import Bitmap, Digest, SeatIndex, to_bitmap
 
-CHUNKS, CASES = 25, 400
+DRAWN, CASES = 25, 400
 """Together 10,000 merges."""
 DENSE = tuple(name for name, kind in CODECS.items() if not kind.is_sparse)
 SPARSE = tuple(name for name, kind in CODECS.items() if kind.is_sparse)
@@ -359,9 +359,9 @@ def as_plain(found: MergeInputs) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_whole_merge(chunk: int) -> None:
-    different = [i for i, round_ in enumerate(rounds(chunk, CASES)) if not same(round_)]
+@pytest.mark.parametrize("seed", range(DRAWN))
+def test_a_whole_merge(seed: int) -> None:
+    different = [i for i, round_ in enumerate(rounds(seed, CASES)) if not same(round_)]
     assert different == []
 
 

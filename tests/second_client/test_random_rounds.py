@@ -155,7 +155,8 @@ def certificates(roll: Roll) -> Iterator[Pair]:
 
 
 def record(roll: Roll) -> Iterator[Pair]:
-    told = RoundRecord(*(word(roll) for _ in range(5)), *(bitmap(roll) for _ in range(6)))
+    words, maps = [word(roll) for _ in range(6)], [bitmap(roll) for _ in range(6)]
+    told = RoundRecord(*words[:5], *maps, words[5])
     plain = asdict(told)
     plain |= {"auditSeed": plain["audit_seed"], "excluded": plain["excluded"]}
     yield rounds.record_hash(plain), hashing.record_hash(told)

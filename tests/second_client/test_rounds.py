@@ -23,6 +23,7 @@ from tests.unit.train.folders import make_folder
 
 from atoll.aggregation.merge_round import merge
 from atoll.numerics.initial_state import open_round
+from atoll.numerics.problems import Problem, written
 from atoll.numerics.segment import run_segment
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.state_layout import seat_layout
@@ -30,8 +31,10 @@ from atoll.numerics.update_proof import close_round
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeRecord
+from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.types import Address, Bitmap, Digest, RoundIndex
 from atoll.train.course import open_course, open_training_tokens
+from atoll.train.data import write_tokens
 from atoll.train.pretrained import prepare_init
 from atoll.train.replay import RevealedRound, replay_seat
 from atoll.train.round import train_round
@@ -128,7 +131,7 @@ def changed(job: Job, changes: Changes) -> Job:
     """The job with other choices, as a submitter would write it down."""
     plain = job.manifest.model_dump()
     for section, fields in changes.items():
-        plain[section] = (plain[section] or {}) | fields
+        plain[section] = (plain.get(section) or {}) | fields
     steps = plain["inner"]["batch"] * plain["model"]["seq"]
     plain["terms"] = plain["terms"] | {"tokens_per_step": steps, "f": 0}
     plain["robust"] = plain["robust"] | {"f": 0}
@@ -172,6 +175,7 @@ def trained(job: Job, brought: SeatState | None) -> Trained:
         store=job.store,
     )
     course, states, work_tags = replace(course, model=job.model), list[bytes](), list[bytes]()
+    sampled = b""
     state = open_round(manifest, job.model, brought)
     for segment in range(manifest.segments):
         done = run_segment(state, segment, course)
@@ -180,9 +184,10 @@ def trained(job: Job, brought: SeatState | None) -> Trained:
         state = done.state
         states.append(done.digest)
         work_tags.append(done.work_tag)
+        sampled += done.sampled_bytes
     if not states:
         return Trained((), (), b"")
-    update, carried_state = close_round(manifest, job.model, state, task.dither)
+    update, carried_state = close_round(manifest, job.model, state, task.dither, sampled=sampled)
     return Trained(tuple(states), tuple(work_tags), update, carried_state)
 
 
@@ -282,6 +287,62 @@ def merged_by_both(ready: Job, update: bytes) -> GlobalState:
     return theirs
 
 
+REWARDS = {
+    "an answer": {"kind": "answer", "weight": 1000, "opening": "", "closing": ""},
+    "an answer between markers": {"kind": "answer", "weight": 70, "opening": "q", "closing": "e"},
+    "a length": {"kind": "length", "weight": 3, "least": 2, "most": 4},
+}
+NONE = {"opening": "", "closing": "", "least": 0, "most": 0}
+TASK = {
+    "prompts": 7, "prompt_tokens": 5, "answer_bytes": 3, "group": 2, "new_tokens": 5,
+    "ends": [*range(40, 48)], "rewards": [NONE | reward for reward in REWARDS.values()],
+}  # fmt: skip
+SAMPLED: dict[str, Changes] = {
+    "AdamW": {"inner": ADAMW, "codec": {"kind": "grid8"}},
+    "groups across micro-batches, feedback": {
+        "inner": {**ADAMW, "micro_batch": 1},
+        "codec": {"kind": "sparse", "feedback": "0.95", "exponents": COARSE},
+        "robust": {"rule": "contributor_mean"},
+    },
+    "fragments that come in late": {
+        "task": {"group": 4},
+        "inner": {**SGD, "momentum": "0.9", "micro_batch": 4},
+        "codec": {"kind": "grid4", "fragments": 2, "overlap": 3, "mixing": "0.25"},
+    },
+}
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_rounds_that_sample_to_the_byte(job: Job, name: str) -> None:
+    """Of a text's bytes most pairs of letters stand somewhere, so answers are met now and then."""
+    task = TaskSpec.model_validate(TASK | SAMPLED[name].get("task", {}))
+    vocab = job.manifest.model.vocab
+    texts = [b"qe"[token % 2 : token % 2 + 1] * (token % 3) for token in range(vocab)]
+    problems = [
+        Problem((3 + i, 9, 40)[: 1 + i % 3], b"qeq"[i % 2 :][: 1 + i % 2]) for i in range(7)
+    ]
+    data = write_tokens(written(problems, texts, task, "uint16"), job.store)
+    fields = {"cid": data.cid, "nodes_cid": data.nodes_cid, "root": data.root, "dtype": "uint16"}
+    fields |= {"train_tokens": task.words(vocab), "eval_cid": None, "eval_tokens": 0}
+    changes = SAMPLED[name] | {"task": task.model_dump(), "data": fields | {"eval_batches": 0}}
+    ready = changed(job, changes)
+    assert play(ready, rounds=2) == ready.manifest.segments
+    spread = {
+        reward for step in range(8) for reward in rewards_of(in_round(ready, ready.model), step)
+    }
+    assert len(spread) > 2
+
+
+def rewards_of(job: Job, step: int) -> tuple[int, ...]:
+    """Of what a step samples by the round's model."""
+    seat = {"data_seed": job.task.data_seed, "seat": job.task.seat}
+    course = open_course(job.manifest, round=job.model.round, store=job.store, **seat)
+    opened = SeatState.initial(job.model, seat_layout(job.manifest))
+    rollouts = course.input_of(step, opened).rollouts
+    assert rollouts is not None
+    return rollouts.rewards
+
+
 def test_a_round_from_weights_that_are_content(job: Job, tmp_path: Path) -> None:
     make_folder(tmp_path, "Qwen3", torch.bfloat16)
     prepared = prepare_init(tmp_path, 12, job.store)
@@ -364,12 +425,14 @@ def test_an_auditor_says_where_a_seat_has_a_mismatch(job: Job) -> None:
 def provided_until(job: Job, segments: int) -> bytes:
     """The update root of a seat that stops after so many segments."""
     model, opened = state.read_global(job.model.to_bytes()), opened_job(job)
-    last = state.initial_state(opened.manifest, model, None)
+    last, ids = state.initial_state(opened.manifest, model, None), b""
     for index in range(segments):
         ran = provide.segment(last, index, opened, model, seat_of(job))
         assert ran is not None
         last = ran[0]
-    return codec.update_root(provide.update_proof(opened.manifest, model, last, seat_of(job))[0])
+        ids += ran[2]
+    update, _ = provide.update_proof(opened.manifest, model, last, seat_of(job), ids)
+    return codec.update_root(update)
 
 
 def documents_of(job: Job) -> documents.Manifest:

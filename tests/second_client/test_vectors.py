@@ -235,7 +235,7 @@ def test_training_has_the_vectors_bits(name: str) -> None:
 
     ran = provide.segment(initial_state, 0, job, model, seat)
     assert ran is not None
-    last, word = ran
+    last, word, _ = ran
     assert state.state_digest(state.state_roots(last)).hex() == case["segment"]["stateDigest"]
     assert word.hex() == case["segment"]["workTag"]
     update, carried_state = provide.update_proof(manifest, model, last, seat)

@@ -111,7 +111,7 @@ def test_draws_are_those_of_the_vectors() -> None:
         assert [str(stream.draw(int(case["n"]))) for _ in case["values"]] == case["values"]
     for case in vectors["batches"]:
         seed, limit = _unhex(case["dataSeed"]), int(case["limit"])
-        offsets = words.batch_offsets(seed, case["seat"], case["step"], case["batch"], limit)
+        offsets = words.step_draws(seed, case["seat"], case["step"], case["batch"], limit)
         assert [str(offset) for offset in offsets] == case["offsets"]
     for case in vectors["dropoutKeys"]:
         key = words.dropout_key(_unhex(case["dataSeed"]), case["seat"])
@@ -122,7 +122,7 @@ def test_draws_are_atolls_for_any_seed() -> None:
     for _ in range(CASES):
         seed, seat, step = ROLL.randbytes(32), ROLL.randrange(1 << 16), ROLL.randrange(1 << 32)
         below = ROLL.randrange(1, 1 << ROLL.randrange(1, 64))
-        assert words.batch_offsets(seed, seat, step, 3, below) == draws.batch_offsets(
+        assert words.step_draws(seed, seat, step, 3, below) == draws.batch_offsets(
             Digest(seed), SeatIndex(seat), step, 3, below
         )
         assert words.dropout_key(seed, seat) == draws.dropout_key(Digest(seed), SeatIndex(seat))

@@ -395,15 +395,24 @@ def u64(value: int) -> bytes:
     return value.to_bytes(8, "big")
 
 
-def batch_offsets(data_seed: bytes, seat: int, step: int, size: int, below: int) -> list[int]:
-    """Where each sequence of a step's batch starts; `step` counts within the round."""
+def step_draws(data_seed: bytes, seat: int, step: int, size: int, below: int) -> list[int]:
+    """What a step draws for its batch; `step` counts within the round."""
     stream = Stream("atoll.batch.v1", data_seed + u16(seat) + u32(step))
     return [stream.draw(below) for _ in range(size)]
 
 
 def dropout_key(data_seed: bytes, seat: int) -> tuple[int, int]:
     """The two words that key a round's dropout masks."""
-    stream = Stream("atoll.dropout.v1", data_seed + u16(seat))
+    return _philox_key("atoll.dropout.v1", data_seed, seat)
+
+
+def sample_key(data_seed: bytes, seat: int) -> tuple[int, int]:
+    """The two words that key what a seat samples in a round."""
+    return _philox_key("atoll.sample.v1", data_seed, seat)
+
+
+def _philox_key(name: str, data_seed: bytes, seat: int) -> tuple[int, int]:
+    stream = Stream(name, data_seed + u16(seat))
     return stream.draw(1 << 32), stream.draw(1 << 32)
 
 

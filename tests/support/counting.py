@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -51,14 +54,42 @@ def idle_step(view: JobView, me: Address, *, is_verifier: bool) -> Callable[[], 
     return lambda: step(state, changed)
 
 
-def fold_of(job: SyntheticJob) -> tuple[Callable[[], Fold], int]:
-    """Folds all of a job's events from nothing; and how many they are."""
-    items = [Indexed(event, block, at) for at, (event, block) in enumerate(job.events())]
+@dataclass(frozen=True, slots=True)
+class FoldedJob:
+    """What folding a job's events came to.
+
+    Attributes:
+        cpu_s: of all of them; calls_an_event: of the newest.
+    """
+
+    fold: Fold
+    cpu_s: float
+    calls_an_event: float
+
+
+NEWEST = 2_000
+"""Events, at least, whose calls are counted where a job has so many: that takes six times as long
+as folding them.
+"""
+
+
+def folded(job: SyntheticJob) -> FoldedJob:
+    """Folds a job's events as they are made: those of 10,000 rounds are more than memory has."""
+    fold, cpu_s, newest = _nothing_folded(), 0.0, list[Indexed]()
+    items = (Indexed(event, block, at) for at, (event, block) in enumerate(job.events()))
+    while part := list(islice(items, NEWEST)):
+        if len(newest) > NEWEST:
+            start = time.process_time()
+            fold.fold_all(newest[:-NEWEST])
+            cpu_s += time.process_time() - start
+        newest = [*newest[-NEWEST:], *part]
+    counted = fold.copy()
+    calls = calls_of(lambda: counted.fold_all(newest))
+    start = time.process_time()
+    fold.fold_all(newest)
+    return FoldedJob(fold, cpu_s + time.process_time() - start, calls / len(newest))
+
+
+def _nothing_folded() -> Fold:
     deployment = Deployment(DOMAIN.chain_id, 0, dict.fromkeys(REQUIRED, DOMAIN.rounds))
-
-    def work() -> Fold:
-        fold = Fold(deployment, None)
-        fold.fold_all(items)
-        return fold
-
-    return work, len(items)
+    return Fold(deployment, None)

@@ -10,6 +10,7 @@ from atoll.protocol.games.moves import (
     Pick,
     PickNode,
     PickStep,
+    PickToken,
     PostLeaf,
     PostTrace,
     PostUpdateProof,
@@ -30,6 +31,9 @@ def events_of(move: Move, after: Game) -> list[ev.ContractEvent]:
             return [ev.Picked(1, after.level, after.index)]
         case PickNode():
             return [ev.NodePicked(1, after.node or 0, move.digest, after.size)]
+        case PickToken():
+            assert after.token is not None
+            return [ev.TokenPicked(1, after.token)]
         case Reveal():
             return [ev.LayerRevealed(1, move.layer)]
         case PostLeaf():

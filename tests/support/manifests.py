@@ -252,9 +252,9 @@ def _change(plain: Plain, changes: Changes) -> None:
         place = plain
         for group in groups:
             place = place[group]
-        if name not in place:
+        if name not in place and path != "task":  # which a job of text has not
             raise KeyError(path)
-        if isinstance(value, Mapping) and isinstance(place[name], dict):
+        if isinstance(value, Mapping) and isinstance(place.get(name), dict):
             _change(place[name], value)
         else:
             place[name] = value

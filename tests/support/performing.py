@@ -39,12 +39,13 @@ from atoll.service.duties import (
     round_start,
     send_keeper_calls,
     send_late_votes,
+    strike,
     unpin,
     updates,
 )
 from atoll.service.entries import Entry, NotYet
 from atoll_devnet.cheats.providers import Withhold
-from atoll_node.duties import commit, serve, train
+from atoll_node.duties import commit, push, serve, train
 from atoll_verifier.duties import audit, committee
 
 if TYPE_CHECKING:
@@ -238,15 +239,19 @@ def _get_update(world: World, member: Member, command: updates.DoGetUpdate) -> E
     """Whoever is awake and has it serves it: its provider, or a member that fetched it."""
     has = any(
         world.is_awake(other.account)
-        and (_serves_own(other, command) or _has_update(other, command))
+        and (_serves_own(world, other, command) or _has_update(other, command))
         for other in world.members
     )
     need(has, "nobody serves it")
     return updates.UpdateSeen(command.update.root not in world.no_updates)
 
 
-def _serves_own(member: Member, command: updates.DoGetUpdate) -> bool:
-    return member.account == command.account and not isinstance(member.behaviour, Withhold)
+def _serves_own(world: World, member: Member, command: updates.DoGetUpdate) -> bool:
+    view = world.net.view
+    of_round = view.settled_round(command.round) or view.open
+    assert of_round is not None  # whose updates are fetched
+    owner = of_round.reveals[command.update.seat].account
+    return member.account == owner and not isinstance(member.behaviour, Withhold)
 
 
 def _has_update(member: Member, command: updates.DoGetUpdate) -> bool:
@@ -437,6 +442,11 @@ def _credit(world: World, member: Member, command: send_keeper_calls.SendClaimCr
     return Nothing
 
 
+def _find_strike(world: World, member: Member, command: strike.DoFindStrike) -> Took:
+    """Of a schedule's merges, which have no numbers, nothing can be shown."""
+    return strike.StrikeSought(command.round_id.round, strike.FoundStrike(), digest("salt"))
+
+
 PERFORM: Final[dict[type[Any], Callable[[Any, Any, Any], Any]]] = {
     material.DoFetchSpec: _fetch_spec,
     material.DoFetchData: _fetch_data,
@@ -447,6 +457,10 @@ PERFORM: Final[dict[type[Any], Callable[[Any, Any, Any], Any]]] = {
     train.DoTrain: _train,
     train.TellDeadline: _tell_deadline,
     serve.DoServe: _serve,
+    # Whoever fetches an update has it in a schedule: what is brought changes nothing.
+    push.DoPush: lambda _world, _member, command: push.Pushed(
+        command.commitment, command.committee_draw
+    ),
     commit.SendCommit: _commit,
     commit.SendReveal: _reveal,
     commit.SendKey: _key,
@@ -456,6 +470,7 @@ PERFORM: Final[dict[type[Any], Callable[[Any, Any, Any], Any]]] = {
     merge.DoMerge: _merge,
     evaluation.DoEvaluate: _evaluate,
     equivocation.DoCompareSigners: lambda *_: equivocation.SignersCompared(()),
+    strike.DoFindStrike: _find_strike,
     committee.SendReady: _ready,
     committee.SendVote: _vote,
     committee.SignVerdict: _sign_verdict,

@@ -5,6 +5,7 @@ Four segments of two steps, AdamW, int8, four seats of which one may be bad.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -39,12 +40,16 @@ def numerics_of_members() -> NumericsSpec:
 
 
 def small_manifest(
-    store: LocalStore, numerics: NumericsSpec | None = None, **terms: Any
+    store: LocalStore,
+    numerics: NumericsSpec | None = None,
+    inner: Mapping[str, Any] | None = None,
+    **terms: Any,
 ) -> Manifest:
     """Its data are put into the store.
 
     Args:
         numerics: None for those that this process comes to.
+        inner: other fields of the inner optimisation than those of the small base.
         terms: other ones than those of the small base.
     """
     text = store.root.parent / "text.txt"
@@ -54,7 +59,11 @@ def small_manifest(
         {
             "numerics": (numerics or numerics_spec()).model_dump(),
             "data": prepare(options, store, lambda _: None).spec(1).model_dump(),
-            "inner": {"steps": terms.get("steps", 8), "segment": terms.get("segment_steps", 2)},
+            "inner": {
+                "steps": terms.get("steps", 8),
+                "segment": terms.get("segment_steps", 2),
+                **(inner or {}),
+            },
             "terms": terms,
         },
         "small",

@@ -131,6 +131,7 @@ class SyntheticJob:
         record = RoundRecord(
             seed, digest(f"audit {round}"), digest("reveals"), digest("votes"), model,
             seated, seated, Bitmap(0), pool, committee, self._drawn(round),
+            digest(f"verdict {round}"),
         )  # fmt: skip
         state = digest(f"state {round + 1}")
         verdict = Verdict(Bitmap(0), self.seats, state, cid(f"state {round}"), bytes(8))

@@ -32,6 +32,7 @@ USERS = {
         "sdk/atoll/storage/blocks.py",
         "sdk/atoll/storage/direct.py",
         "sdk/atoll/train/corpus/problems.py",
+        "tests/second_client/test_tasks.py",
     ),
 }
 """Who asks for it, as anybody may: a method, the probe, and jobs that are about other things; and

@@ -131,7 +131,7 @@ def test_every_cheat_is_in_the_contributors_table() -> None:
 
 EMPTY = frozenset({"done", "found", "one", "own", "past", "said", "told"})
 """Names that say nothing: each is something more exact where it stands."""
-MOST_EMPTY = 200
+MOST_EMPTY = 161
 """It only falls: whoever takes some away writes down how many are left."""
 
 

@@ -41,4 +41,14 @@ def test_a_result_has_its_name_wherever_its_code_stands():
     said = f"Jobs.f(){at} calls:\n\t- x = g(){at}\n\tJobs.y{at} can be used in cross function "
     said += f"reentrancies:\n\t- Jobs.h(uint256){at}\n\t- Jobs.z{at}\n\t- job.y = f(){at}\n"
     names = {TOOL["name"]({"description": said.format(line)}) for line in (4, 5)}
-    assert names == {"Jobs.f() calls: - x = g() - job.y = f()"}
+    assert names == {"Jobs.f() calls: - job.y = f() - x = g()"}
+
+
+def test_a_result_has_its_name_in_whatever_order_its_calls_are_listed():
+    calls = [
+        "\n\t- a = g() (src/Jobs.sol#7)\n\t\t- g2() (src/Jobs.sol#9)",
+        "\n\t- b = h() (src/Jobs.sol#4)",
+    ]
+    orders = ("".join(calls), "".join(reversed(calls)))
+    names = {TOOL["name"]({"description": f"Jobs.f() calls:{order}\n"}) for order in orders}
+    assert names == {"Jobs.f() calls: - a = g() - g2() - b = h()"}

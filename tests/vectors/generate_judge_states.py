@@ -1,4 +1,4 @@
-"""Writes nodes of families 0, 5 and 6: `python tests/vectors/generate_judge_states.py`.
+"""Writes nodes of families 0 and 5 to 7: `python tests/vectors/generate_judge_states.py`.
 
 Rule of this file: as `generate_judge_steps.py`, but with several nodes an operation, since most of
 these have one element or sizes of their own.
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 from eth_abi.abi import encode
-from tests.judge import state_nodes, update_proof_nodes
+from tests.judge import rollout_nodes, state_nodes, update_proof_nodes
 from tests.judge.elements import raw
 from tests.unit.numerics.trace.jobs import JOBS, small
 
@@ -25,9 +25,13 @@ NODES_EACH: Final = 6
 ELEMENTS: Final = 60
 LIMIT: Final = (1 << 63) + 1
 """Of draws nearly half of whose words are rejected."""
-FAMILIES: Final = {0: "imports", 5: "states", 6: "update_proofs"}
-NODES: Final = {**state_nodes.NODES, **update_proof_nodes.NODES}
-OPERATIONS: Final = {**state_nodes.OPERATIONS, **update_proof_nodes.OPERATIONS}
+FAMILIES: Final = {0: "imports", 5: "states", 6: "update_proofs", 7: "rollouts"}
+NODES: Final = {**state_nodes.NODES, **update_proof_nodes.NODES, **rollout_nodes.NODES}
+OPERATIONS: Final = {
+    **state_nodes.OPERATIONS,
+    **update_proof_nodes.OPERATIONS,
+    **rollout_nodes.OPERATIONS,
+}
 
 
 def described(op: int, number: int) -> tuple[str, bytes]:

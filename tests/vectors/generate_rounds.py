@@ -238,7 +238,7 @@ def record_case() -> Json:
     names = ("revealed", "available", "excluded", "ready", "committee", "drawn")
     maps = (0b1111, 0b1101, 0b100, 0b11011, 0b11011, 0b110)
     digests = (digest(name) for name in ("seed", "audit", "reveals", "votes", "model"))
-    record = RoundRecord(*digests, *map(Bitmap, maps))
+    record = RoundRecord(*digests, *map(Bitmap, maps), digest("certificate"))
     return struct(record, *names) | {"hash": text(hashing.record_hash(record))}
 
 

@@ -14,7 +14,9 @@ from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import Bitmap, Digest, Verdict
 from atoll.protocol.views import JobView
 from atoll.service.duties.game import PLAY, Play
+from atoll.service.duties.merge import MERGE_AGAIN, Merge
 from atoll.service.duties.replay_seat import REPLAY, Replay
+from atoll.service.gateway_process import Serves
 from atoll.service.machine import Setup, State
 
 
@@ -24,10 +26,15 @@ class VerifierBehaviour:
     Attributes:
         replay_function: the worker's function that replays a seat.
         judge_function: the worker's function that makes our moves in games.
+        merge_function: the worker's function that merges what we certify.
+        serve_function: the gateway's function that says of a CID whether others get the block;
+            None serves all.
     """
 
     replay_function: Replay = REPLAY
     judge_function: Play = PLAY
+    merge_function: Merge = MERGE_AGAIN
+    serve_function: Serves | None = None
 
     def may_join(self, view: JobView) -> bool:
         """Whether to join now, everything else being ready."""
@@ -52,6 +59,10 @@ class VerifierBehaviour:
     def verdict_override(self, view: JobView, verdict: Verdict) -> Verdict:
         """What is signed of a round instead of what our merge gave."""
         return verdict
+
+    def signs_without(self, view: JobView) -> bool:
+        """Whether a merge is signed that lacks an update which most members say to have."""
+        return False
 
     def skips_signing(self, view: JobView) -> bool:
         """Whether no verdict is signed."""

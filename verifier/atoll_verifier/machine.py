@@ -15,10 +15,10 @@ from atoll.service.duties.join_and_leave import decide_announce, decide_membersh
 from atoll.service.duties.material import decide_material
 from atoll.service.duties.send_keeper_calls import decide_keeper_calls, decide_pay, position_in_line
 from atoll.service.duties.send_late_votes import decide_late_votes
-from atoll.service.duties.testify import decide_testimony
+from atoll.service.duties.strike import decide_strike
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
-from atoll.service.machine import Decision, Event, Order, advance, begun_ahead
+from atoll.service.machine import Decision, Event, Order, advance
 from atoll.service.orders import why_out
 from atoll_verifier.behaviour import VerifierState
 from atoll_verifier.duties.audit import decide_audit
@@ -55,13 +55,12 @@ def decide(state: VerifierState) -> list[Decision]:
         decide_audit(state, owed),
         decide_late_votes(state),
         decide_games(state, behaviour.judge_function, setup.keeper),
-        decide_testimony(state, behaviour.replay_function),
         decide_keeper_calls(state, line, setup.keeper),
         *joining,
         *([] if held is None else [decide_model(state), decide_updates(state)]),
         *([] if held is None else [decide_evaluation(state)]),
-        *([] if held is None else begun_ahead(state, lambda it: [decide_updates(it)])),
         decide_equivocation(state),
+        decide_strike(state),
         decide_pay(state, setup.auto_claim),
         decide_unpin(state, looks=looks),
     ]

@@ -15,4 +15,4 @@ async def serve(config: ServiceConfig, behaviour: VerifierBehaviour | None = Non
         ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
     """
     chosen = behaviour or VerifierBehaviour()
-    await run_role("verifier", config, chosen, step)
+    await run_role("verifier", config, chosen, step, chosen.serve_function)

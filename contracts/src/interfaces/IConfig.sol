@@ -64,6 +64,8 @@ interface IConfig {
     function changeDelay() external view returns (uint64);
     /// @notice Seconds that no game of the judge exceeds; fixed at deployment.
     function longestGame() external view returns (uint256);
+    /// @notice Where draws come from (`IBeacon`); fixed at deployment.
+    function beacon() external view returns (address);
     /// @notice Reverts where the contracts take no such terms.
     /// @return the parameters of this moment
     function admitted(Terms calldata terms) external view returns (Params memory);

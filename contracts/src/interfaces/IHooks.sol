@@ -49,6 +49,11 @@ interface IRoundsHooks {
     /// @notice Only audits and late votes: takes or gives back the pay of a seat that earned.
     function setPay(uint256 jobId, uint32 round, uint16 seat, bool isPaid) external;
 
+    /// @notice Only strikes, once a round: nobody is paid for having signed it, nobody signs it any
+    /// more, and the job ends as if cancelled.
+    /// @return signers slots that had signed it
+    function strike(uint256 jobId, uint32 round, address by) external returns (uint256 signers);
+
     /// @notice Segments of the seat's rounds from … to, whose windows must be over; from `lostFrom`
     /// on they are lost.
     function segmentsPaid(uint256 jobId, uint16 seat, uint32 from, uint32 to, uint32 lostFrom)
@@ -86,6 +91,10 @@ interface IMembersHooks {
     function slashDropped(uint256 jobId, uint32 id, uint32 round, uint16 seat) external;
     /// @notice Only late votes: two certificates of one round take a member's whole bond, burnt.
     function slashEquivocated(uint256 jobId, uint32 id, uint32 round) external;
+    /// @notice Only strikes: a merge that is not what the updates give takes half of what is left of
+    /// a signer's bond.
+    /// @param by whoever showed it, and has a winner's share
+    function slashMismerged(uint256 jobId, uint32 id, uint32 round, address by) external;
     /// @notice Only claims, once a holder: a lost game. What can still be done is done.
     function slash(uint256 jobId, Role role, uint32 id, uint32 lowestRound, address winner) external;
 }

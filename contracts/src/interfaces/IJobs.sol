@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Params} from "./IConfig.sol";
+import {IConfig, Params} from "./IConfig.sol";
 import {IOwners} from "./IOwners.sol";
 import "../types/Types.sol";
 
@@ -143,6 +143,7 @@ interface IJobs is IOwners {
     function keptOf(address account) external view returns (uint256);
 
     /// @return where the contracts stand that the escrow asks
+    function config() external view returns (IConfig);
     function rounds() external view returns (address);
     function members() external view returns (address);
     function audits() external view returns (address);

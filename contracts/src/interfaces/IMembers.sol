@@ -99,6 +99,8 @@ interface IMembers {
     /// caller is a member of the running round, from its end on, and while none runs at once.
     /// @custom:caller the slot's holder
     function ready(uint256 jobId) external;
+    /// @notice The caller's slot is free after the round that runs. Not in MERGE, unless a committee
+    /// draw of the round has settled nothing.
     /// @custom:caller the slot's holder
     function leavePool(uint256 jobId) external;
     /// @notice Penalises a member that gave no vote by the end of a committee draw's votes. Anyone.

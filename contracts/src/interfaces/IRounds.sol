@@ -8,7 +8,7 @@ import "../types/Types.sol";
 /// is the rule.
 interface IRounds is IRoundsEvents {
     /// @notice Anyone: moves a job on whose deadline has passed. Reverts with NothingToDo when
-    /// nothing is due.
+    /// nothing is due, and with Unseeded while the beacon does not know what the committee is drawn by.
     /// @custom:caller anyone, once
     function advance(uint256 jobId) external;
     /// @notice Binds a seat to its work before anyone shows theirs. The last commit opens the
@@ -28,8 +28,8 @@ interface IRounds is IRoundsEvents {
     /// @custom:caller the slot's holder
     function vote(uint256 jobId, uint16 slot, bytes32 seed, uint256 has) external;
     /// @notice Anyone, from the block after the one in which the merge opened: fixes the audit
-    /// seed, if no vote has. Where 256 blocks have passed since, the chain has forgotten that
-    /// block's hash, and this notes the present block instead.
+    /// seed, if no vote has. Where the chain has forgotten that block's hash, after 256 blocks or
+    /// 8,191 (EIP-2935), this notes the present block instead.
     /// @custom:caller anyone, once
     function seedAudit(uint256 jobId) external;
     /// @notice Anyone: ends the merge with what two thirds of the committee signed, and opens the
@@ -42,7 +42,8 @@ interface IRounds is IRoundsEvents {
     /// @custom:caller anyone, once
     function settle(uint256 jobId, bytes calldata slots, uint256[] calldata has, Certified calldata shown) external;
     /// @notice Anyone, from the job's expiry on, once the committee draw's deadline has passed:
-    /// pays what was available and closes the job.
+    /// pays what was available and closes the job. Before it where somebody leaves, or the submitter
+    /// has cancelled, once committee draws have taken 2 mergeSeconds and a window.
     /// @param slots of the committee draw's votes, a byte each, in the chain's order
     /// @param has the votes themselves
     /// @custom:caller anyone, once
@@ -55,6 +56,9 @@ interface IRounds is IRoundsEvents {
 
     /// @custom:caller anyone
     function state(uint256 jobId) external view returns (RoundState memory);
+    /// @return the block by whose seed the job's next draw is; 0 where no draw waits for a seed
+    /// @custom:caller anyone
+    function awaitedBlock(uint256 jobId) external view returns (uint256);
     function timesOf(uint256 jobId, uint32 round) external view returns (Times memory);
     /// @return the first 26 bytes of the hash of a settled round's record; zero before
     function recordOf(uint256 jobId, uint32 round) external view returns (bytes32);

@@ -114,6 +114,12 @@ interface IRoundsEvents {
     /// @notice The row of a settled round's pay as it stands.
     /// @param pay Bitmap: seats that are paid
     event PayChanged(uint256 indexed jobId, uint32 indexed round, uint256 pay);
+    /// @notice What a committee certified of a round is not what its updates give: nobody is paid for
+    /// having signed it, and the job ends as if cancelled.
+    /// @param by the account that showed it
+    /// @param signers Bitmap: slots that had signed
+    /// @custom:state of the last settled round: `digest = 0`
+    event MergeStruck(uint256 indexed jobId, uint32 indexed round, address indexed by, uint256 signers);
     /// @notice No round will run any more.
     /// @param rounds how many are settled
     /// @param closedAt unix seconds

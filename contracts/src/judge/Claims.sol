@@ -13,7 +13,6 @@ import {Wired} from "../libraries/Wired.sol";
 import "../types/Types.sol";
 import {Claim, IClaims} from "./IClaims.sol";
 import {ProgramReader} from "./ProgramReader.sol";
-import {Testimonies, Testimony} from "./Testimonies.sol";
 
 /// What a global state's digest is made of, beside the round.
 struct Model {
@@ -44,15 +43,13 @@ struct Evidence {
 /// @title What holders of seats, and auditors that called them valid, said in settled rounds; and
 /// what a lost game costs.
 /// @notice A claim can be challenged from the end of AUDIT, since a game shows the work, to the end
-/// of the window. Nothing is stored but what a pool says in a game without a trace.
-contract Claims is IClaims, Testimonies, Wired {
+/// of the window. Nothing is stored.
+contract Claims is IClaims, Wired {
     using Bits for uint256;
 
     bytes32 private constant NOBODYS_TAG = bytes32(uint256(1)); // no hash that anybody could open
     uint128 public constant BOND_SHARE = 10; // a challenge takes at least so small a part of what the holder may lose
-    uint256 private constant INITIAL_AT = 151; // bytes of a program's header before round 0's digest
     uint16 private constant VALID = type(uint16).max;
-    uint256 private constant TESTIMONY_BYTES = 32 * (20 + 11 + 2); // a struct of words lies where it is given
 
     IRounds public immutable rounds;
     IMembersHooks public immutable members;
@@ -69,7 +66,6 @@ contract Claims is IClaims, Testimonies, Wired {
     error NotValid(uint16 seat, uint16 from);
     error OtherDigest(bytes32 given, bytes32 said);
     error OnlyGame(address caller);
-    error WrongTestimony(uint256 length);
     error AnotherResetPeriod(uint256 round, uint256 throughRound);
     error NotTheRoundBefore(uint256 round);
 
@@ -95,7 +91,7 @@ contract Claims is IClaims, Testimonies, Wired {
         Holder memory holder = Reveals.requireShown(rounds, members, s);
         _requireHeader(e, terms.program);
         if (e.throughRound != s.round) _requireSameResetPeriod(e, holder);
-        if (ProgramReader.stepNodes(e.header) != 0) c.program = terms.program;
+        c.program = terms.program;
         (c.seat, c.round, c.segment) = (s.seat, s.round, e.segment);
         (c.isUpdateProof, c.dataSeed, c.windowEnd) = (e.isUpdateProof, s.record.seed, t.windowEnd);
         (c.holderSeconds, c.challengerSeconds) = (terms.gameSeconds, terms.gameSeconds);
@@ -113,18 +109,18 @@ contract Claims is IClaims, Testimonies, Wired {
     }
 
     /// @inheritdoc IClaims
-    /// @param testimony `abi.encode(Testimony)`
-    function weigh(uint256 gameId, bytes32 played, address account, bytes calldata testimony)
+    /// @dev Of an earlier round of the reset period it is owed as the beginning of the position's own.
+    function isOwed(Claim calldata c, address account, uint32 auditor, bytes calldata body)
         external
-        returns (bool isRight, bool decided)
+        view
+        returns (bool)
     {
-        if (msg.sender != game) revert OnlyGame(msg.sender);
-        Testimony calldata t;
-        assembly ("memory-safe") {
-            t := testimony.offset
-        }
-        if (testimony.length != TESTIMONY_BYTES) revert WrongTestimony(testimony.length);
-        return _testify(rounds, members, gameId, played, account, t);
+        (uint256 who, uint32 round) = (uint256(c.set), uint32(uint256(c.position)));
+        if (Role(uint8(who >> 32)) != Role.PROVIDER) return false;
+        if (members.holderOf(who >> 40, Role.VERIFIER, auditor).account != account) return false;
+        (uint16 from,) = audits.saidOf(who >> 40, round, auditor, c.seat, body);
+        uint256 said = c.round < round ? 0 : uint256(c.segment) + (c.isUpdateProof ? 1 : 0);
+        return from == said;
     }
 
     /// @inheritdoc IClaims
@@ -171,7 +167,7 @@ contract Claims is IClaims, Testimonies, Wired {
             )
         );
         bytes32 wanted = e.shown.record.model;
-        if (wanted == 0) wanted = bytes32(e.header[INITIAL_AT:INITIAL_AT + 32]);
+        if (wanted == 0) wanted = ProgramReader.initialModel(e.header);
         if (digest != wanted) revert WrongModel(digest, wanted);
         (c.modelParams, c.modelExponents) = (m.paramsRoot, m.exponents);
     }

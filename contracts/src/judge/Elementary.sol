@@ -114,22 +114,18 @@ library Elementary {
     /// @notice Philox4x32-10.
     /// @param counter four words of 32 bits, x₀ the lowest; above them zero
     /// @param key two words, k₀ the lower; above them zero
-    /// @return words four words, the first the lowest
-    function philox4x32(uint256 counter, uint256 key) internal pure returns (uint256 words) {
-        assembly ("memory-safe") {
-            for { let i := 0 } lt(i, 10) { i := add(i, 1) } {
-                let a := mul(and(counter, 0xffffffff), 0xd2511f53)
-                let b := mul(and(shr(64, counter), 0xffffffff), 0xcd9e8d57)
-
-                let first := xor(xor(shr(32, b), and(shr(32, counter), 0xffffffff)), and(key, 0xffffffff))
-                let third := xor(xor(shr(32, a), shr(96, counter)), shr(32, key))
-                counter := or(or(first, shl(32, and(b, 0xffffffff))), or(shl(64, third), shl(96, and(a, 0xffffffff))))
-                key := or(
-                    and(add(key, 0x9e3779b9), 0xffffffff),
-                    shl(32, and(add(shr(32, key), 0xbb67ae85), 0xffffffff))
-                )
+    /// @return four words, the first the lowest
+    function philox4x32(uint256 counter, uint256 key) internal pure returns (uint256) {
+        unchecked {
+            for (uint256 i = 0; i < 10; i++) {
+                uint256 a = uint32(counter) * uint256(0xd2511f53);
+                uint256 b = uint32(counter >> 64) * uint256(0xcd9e8d57);
+                uint256 first = (b >> 32) ^ uint32(counter >> 32) ^ uint32(key);
+                uint256 third = (a >> 32) ^ (counter >> 96) ^ (key >> 32);
+                counter = first | uint256(uint32(b)) << 32 | third << 64 | uint256(uint32(a)) << 96;
+                key = uint32(key + 0x9e3779b9) | uint256(uint32((key >> 32) + 0xbb67ae85)) << 32;
             }
-            words := counter
+            return counter;
         }
     }
 }

@@ -66,8 +66,8 @@ contract FloatSteps is IOneStep {
         uint256[] memory x = Operands.loadAll(opened);
         if (op == Op.DROPOUT) return Operands.store(_dropout(attributes, element, x), 4);
         if (op == Op.TOKEN_LOSS) return Operands.store(_tokenLoss(x), 4);
-        uint256 width = op < Op.NORM_TERM && op != Op.TOTAL ? 4 : 8;
-        return Operands.store(Formulas.floatValue(op, attributes, element, x), width);
+        bool isWide = op == Op.TOTAL || op >= Op.NORM_TERM && op <= Op.CLIP;
+        return Operands.store(Formulas.floatValue(op, attributes, element, x), isWide ? 8 : 4);
     }
 
     function _rotate(bytes calldata attributes, uint256 element, bytes[] calldata opened)

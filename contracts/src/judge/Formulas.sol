@@ -94,6 +94,7 @@ library Formulas {
             if (attributes.word(0) != 0) return 0x155;
             return 0x15;
         }
+        if (op == Op.POLICY_DLOGITS) return 0x2261;
         return 0;
     }
 
@@ -102,18 +103,19 @@ library Formulas {
         pure
         returns (uint256)
     {
-        if (op < Op.SWIGLU_DGATE) {
+        if (op < Op.SOFT_WEIGHT) {
             if (op < Op.NORMED) {
                 if (op < Op.MUL_ROWS) return _float1(op, attributes, x);
                 return _float2(op, attributes, x);
             }
-            return _float3(op, attributes, x);
+            if (op < Op.SWIGLU_DGATE) return _float3(op, attributes, x);
+            return _float4(op, x);
         }
-        if (op < Op.DLOGITS) {
-            if (op < Op.SOFT_WEIGHT) return _float4(op, x);
-            return _float5(op, attributes, x);
+        if (op < Op.POLICY_DLOGITS) {
+            if (op < Op.DLOGITS) return _float5(op, attributes, x);
+            return _float6(op, attributes, element, x);
         }
-        return _float6(op, attributes, element, x);
+        return _float7(op, attributes, element, x);
     }
 
     function _float1(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
@@ -246,6 +248,21 @@ library Formulas {
             uint256 b = SoftFloat.div64(attributes.word(0), a);
             uint256 c = SoftFloat.less64(b, SoftFloat.ONE64) ? b : SoftFloat.ONE64;
             return SoftFloat.less64(0, a) ? c : SoftFloat.ONE64;
+        }
+        revert IOneStep.NoSuchOperation(op);
+    }
+
+    function _float7(uint256 op, bytes calldata attributes, uint256 element, uint256[] memory x)
+        private
+        pure
+        returns (uint256)
+    {
+        // 0 where target < 0, else ((((w · 32(1 / W)) − 1) where target is the column, else (w · 32(1 / W))) · a)
+        if (op == Op.POLICY_DLOGITS) {
+            int256 a = Operands.int32Of(x[2]);
+            uint256 b = SoftFloat.mul32(x[0], SoftFloat.narrow(SoftFloat.div64(SoftFloat.ONE64, x[1])));
+            uint256 c = a == int256(element % attributes.word(0)) ? SoftFloat.sub32(b, SoftFloat.ONE32) : b;
+            return a < 0 ? 0 : SoftFloat.mul32(c, x[3]);
         }
         revert IOneStep.NoSuchOperation(op);
     }

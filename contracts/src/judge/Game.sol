@@ -3,30 +3,23 @@ pragma solidity 0.8.37;
 
 import {Claim} from "./IClaims.sol";
 import {GameQueue, Outcome, Phase} from "./GameQueue.sol";
-import {Openings} from "./Openings.sol";
-import {ProgramReader} from "./ProgramReader.sol";
 import {Disputed, Judge, Proof} from "./Judge.sol";
-
-/// Bytes of the program, and where they lie in its tree.
-struct Part {
-    bytes data;
-    uint256 index; // 0 the header, then templates
-    uint256 count; // of the tree's leaves
-    bytes32[] path;
-}
+import {OpenedSteps, OpenedToken, OpenedUpdate, Part, Search, TokenPick} from "./MoveChecks.sol";
+import {Openings} from "./Openings.sol";
 
 /// @title The judge: two parties search for the first thing that they computed otherwise, and the
 /// EVM computes it.
 /// @notice A segment: `openSteps`, `pickStep`, `postTrace`; an update proof: `postUpdateProof`.
 /// Then `pick` and `reveal` down the trace's tree, 64 nodes a layer; `pickNode`; `reveal` and
-/// `pick` down that node's bytes; `postLeaf`; `prove`. The challenger picks what differs first, so
+/// `pick` down that node's bytes; `postLeaf`; `prove`. Of a node without a formula, whose tokens a
+/// step sampled, `pickToken` comes instead of `prove`, and the search goes on in the token's own
+/// trace, from `postTrace`. The challenger picks what differs first, so
 /// that it knows all inputs of what it disputes. SPEC-GAME.md is the rule; `protocol/games` does
 /// the same.
 /// @dev A move of another chain's history cannot hurt: claim, steps, results, layers and picks are
 /// bound by hashes of this game.
 contract Game is GameQueue {
     uint256 private constant LAYER_LEVELS = 6;
-    bytes32 private constant UPDATE = keccak256("atoll.update.v1");
 
     Judge public immutable judge;
 
@@ -52,19 +45,16 @@ contract Game is GameQueue {
     /// @param digest of its result
     /// @param size bytes of it
     event NodePicked(uint256 indexed id, uint256 node, bytes32 digest, uint256 size);
+    /// @notice The challenger names the first generated token that differs: the search goes on in
+    /// its trace.
+    /// @param token its number in the step's batch
+    event TokenPicked(uint256 indexed id, uint256 token);
     /// @notice The holder shows the bytes in dispute.
     event LeafPosted(uint256 indexed id, bytes leaf);
 
-    error WrongSegment(uint256 segment, uint256 steps);
     error WrongLength(uint256 given, uint256 needed);
-    error WrongClosing(bytes32 given, bytes32 claimed);
-    error WrongWork(bytes32 given, bytes32 claimed);
-    error WrongPath(bytes32 given, bytes32 wanted);
-    error WrongRoots(bytes32 given, bytes32 claimed);
-    error WrongUpdate(bytes32 given, bytes32 claimed);
     error WrongChild(uint256 child);
     error OtherBytes(bytes32 given, bytes32 wanted);
-    error NotInTheLeaf(uint256 element);
 
     constructor(address token_, uint256 longestGame_, address judge_) GameQueue(token_, longestGame_) {
         judge = Judge(judge_);
@@ -85,19 +75,10 @@ contract Game is GameQueue {
     ) external {
         Match storage m = _move(id, Phase.OPEN_STEPS);
         _requireClaim(m, claim);
-        _takeHeader(m, claim, header);
-        uint256 count = ProgramReader.segment(header.data);
-        uint256 steps = ProgramReader.steps(header.data);
-        if (count == 0 || (claim.segment + 1) * count > steps) revert WrongSegment(claim.segment, steps);
-        if (states.length != count) revert WrongLength(states.length, count);
-        if (states[count - 1] != claim.closing) revert WrongClosing(states[count - 1], claim.closing);
-        bool isAsSaid = claim.workTag == 0 || keccak256(works) == claim.workTag;
-        if (!isAsSaid) revert WrongWork(keccak256(works), claim.workTag);
-        uint256 workBytes = 8 + 4 * ProgramReader.microBatches(header.data);
-        m.from = judge.stepsRoot(claim.initialState, states, works, workBytes);
-        m.nodes = uint40(ProgramReader.stepNodes(header.data));
-        (m.size, m.step) = (uint64(count), uint32(claim.segment * count));
-        _setTaking(m, header.data, claim);
+        OpenedSteps memory opened = judge.openSteps(claim, header, states, works);
+        (m.header, m.from) = (opened.header, opened.root);
+        (m.nodes, m.size, m.step) = (uint40(opened.nodes), uint64(states.length), uint32(opened.first));
+        (m.takes, m.takingNodes, m.part) = (uint24(opened.takes), uint40(opened.takingNodes), uint8(opened.part));
         m.phase = Phase.PICK_STEP;
         _logOf(id, StepsOpened.selector, abi.encode(states, works));
     }
@@ -108,13 +89,12 @@ contract Game is GameQueue {
     /// @param path of both in the tree over the opened steps
     function pickStep(uint256 id, uint256 step, bytes32 from, bytes32 result, bytes32[] calldata path) external {
         Match storage m = _move(id, Phase.PICK_STEP);
-        bytes32 root = Openings.rootFrom(keccak256(abi.encode(from, result)), step, m.size, path);
-        if (root != m.from) revert WrongPath(root, m.from);
+        judge.requireStep(m.from, m.size, step, from, result, path);
         (m.from, m.result) = (from, result);
         m.step += uint32(step);
         if (m.takes == step + 1) m.nodes = m.takingNodes;
         else m.part = 0;
-        m.phase = Phase.POST_TRACE;
+        _ask(m, id, Phase.POST_TRACE);
         _logOf(id, StepPicked.selector, abi.encode(m.step));
     }
 
@@ -142,16 +122,10 @@ contract Game is GameQueue {
     ) external {
         Match storage m = _move(id, Phase.POST_UPDATE_PROOF);
         _requireClaim(m, claim);
-        _requireRoots(claim, roots);
-        _takeHeader(m, claim, header);
-        uint256 steps = (claim.segment + 1) * ProgramReader.segment(header.data);
-        if (steps > ProgramReader.steps(header.data)) revert WrongSegment(claim.segment, steps); // fewer: it ended early
-        _setUpdateProof(m, header.data, claim.round);
+        OpenedUpdate memory opened = judge.openUpdate(claim, header, template, roots, pieces);
+        (m.header, m.nodes, m.part) = (opened.header, uint40(opened.nodes), uint8(opened.part));
         if (m.nodes == 0) return _decide(m, id, Outcome.CHALLENGER_LOST); // this job has no update proof that could be wrong
-        _requireTemplate(m, claim, template, m.nodes - 1);
-        bytes32 update = keccak256(abi.encode(UPDATE, uint64(ProgramReader.outputBytes(template.data)), pieces));
-        if (update != claim.updateRoot) revert WrongUpdate(update, claim.updateRoot);
-        (m.from, m.result, m.step) = (claim.initialState, pieces, uint32(steps));
+        (m.from, m.result, m.step) = (claim.initialState, pieces, uint32(opened.steps));
         _takeTrace(m, id, path, layer);
     }
 
@@ -159,8 +133,7 @@ contract Game is GameQueue {
     /// six); of leaves, their digests.
     function reveal(uint256 id, bytes32[] calldata layer) external {
         Match storage m = _move(id, Phase.REVEAL);
-        bytes32 above = _above(m, layer, uint256(m.index) << _levels(m), Openings.none());
-        if (above != m.tree) revert WrongPath(above, m.tree);
+        judge.requireLayer(_search(m), layer);
         m.phase = Phase.PICK;
         _logOf(id, LayerRevealed.selector, abi.encode(layer));
     }
@@ -171,7 +144,7 @@ contract Game is GameQueue {
         Match storage m = _move(id, Phase.PICK);
         if (m.level <= LAYER_LEVELS && !m.inTensor) revert WrongChild(child); // that is a node of the trace
         _takeChild(m, child, node, path);
-        m.phase = m.level == 0 ? Phase.POST_LEAF : Phase.REVEAL;
+        _ask(m, id, m.level == 0 ? Phase.POST_LEAF : Phase.REVEAL);
         _logOf(id, Picked.selector, abi.encode(m.level, m.index));
     }
 
@@ -189,12 +162,12 @@ contract Game is GameQueue {
         if (m.level > LAYER_LEVELS || m.inTensor) revert WrongChild(child); // not yet, or not any more
         _takeChild(m, child, digest, path);
         m.node = uint40(m.index);
-        _requireTemplate(m, claim, template, m.node);
-        m.template = keccak256(template.data);
-        m.size = uint64(ProgramReader.outputBytes(template.data));
+        uint256 size;
+        (m.template, size) = judge.requireTemplate(claim.program, template, m.part, m.node);
+        m.size = uint64(size);
         (m.inTensor, m.index) = (true, 0);
         m.level = uint8(Openings.height(_count(m)));
-        m.phase = m.level == 0 ? Phase.POST_LEAF : Phase.REVEAL;
+        _ask(m, id, m.level == 0 ? Phase.POST_LEAF : Phase.REVEAL);
         _logOf(id, NodePicked.selector, abi.encode(m.node, digest, m.size));
     }
 
@@ -203,10 +176,9 @@ contract Game is GameQueue {
         Match storage m = _move(id, Phase.POST_LEAF);
         uint256 needed = _leafBytes(m);
         if (leaf.length != needed) revert WrongLength(leaf.length, needed);
-        bytes32 digest = keccak256(leaf);
-        if (_count(m) == 1) digest = Openings.seal(1, Openings.leafNode(digest));
-        if (digest != m.tree) revert OtherBytes(digest, m.tree);
-        m.tree = judge.wordsRoot(leaf);
+        (bytes32 node, bytes32 words) = judge.openLeaf(leaf, _count(m) == 1);
+        if (node != m.tree) revert OtherBytes(node, m.tree);
+        m.tree = words;
         m.phase = Phase.PROVE;
         _logOf(id, LeafPosted.selector, abi.encode(leaf));
     }
@@ -216,60 +188,28 @@ contract Game is GameQueue {
     function prove(uint256 id, Claim calldata claim, Proof calldata proof) external {
         Match storage m = _move(id, Phase.PROVE);
         _requireClaim(m, claim);
-        if (keccak256(proof.header) != m.header) revert OtherBytes(keccak256(proof.header), m.header);
-        if (keccak256(proof.template) != m.template) revert OtherBytes(keccak256(proof.template), m.template);
-        bytes32 posted = _posted(m, proof);
-        bytes memory computed = judge.compute(Disputed(m.from, m.trace, m.nodes, m.node, m.step), claim, proof);
-        bool isRight = computed.length == ProgramReader.elementBytes(proof.template)
-            && keccak256(computed) == keccak256(_first(posted, computed.length));
+        bool isRight = judge.isRight(_disputed(m), claim, proof);
         _decide(m, id, isRight ? Outcome.CHALLENGER_LOST : Outcome.HOLDER_LOST);
+    }
+
+    /// @notice Challenger: the first token of the posted leaf that differs, of a node without a
+    /// formula. The holder then posts the token's trace, which ends with what it said of it.
+    function pickToken(uint256 id, TokenPick calldata pick_) external {
+        Match storage m = _move(id, Phase.PROVE);
+        OpenedToken memory opened = judge.openToken(_disputed(m), pick_);
+        (m.result, m.generated, m.token) = (opened.result, opened.generated, uint40(opened.number));
+        (m.nodes, m.part, m.node) = (uint40(opened.nodes), uint8(opened.part), 0);
+        m.inTensor = false;
+        _ask(m, id, Phase.POST_TRACE);
+        _logOf(id, TokenPicked.selector, abi.encode(opened.number));
     }
 
     // --- steps and traces ---
 
-    function _setUpdateProof(Match storage m, bytes calldata header, uint32 round) private {
-        (uint256 nodes, uint8 part) = ProgramReader.updateProof(header, round);
-        (m.nodes, m.part) = (uint40(nodes), part);
-    }
-
-    /// @dev One step of a round is of another part: the one that mixes in what the round before
-    /// merged.
-    function _setTaking(Match storage m, bytes calldata header, Claim calldata claim) private {
-        (uint256 nodes, uint8 part) = ProgramReader.taking(header, claim.round);
-        if (nodes == 0) return;
-        (uint256 step, uint256 count) = (ProgramReader.overlap(header), ProgramReader.segment(header));
-        if (step / count != claim.segment) return;
-        (m.takes, m.takingNodes, m.part) = (uint24(step % count + 1), uint40(nodes), part);
-    }
-
-    function _takeHeader(Match storage m, Claim calldata claim, Part calldata header) private {
-        ProgramReader.requirePart(claim.program, header.data, 0, header.count, header.path);
-        ProgramReader.requireHeader(header.data);
-        m.header = keccak256(header.data);
-    }
-
-    function _requireRoots(Claim calldata claim, bytes32[4] calldata roots) private pure {
-        bytes32 digest = sha256(abi.encodePacked("atoll.state.v1", roots));
-        if (digest != claim.initialState) revert WrongRoots(digest, claim.initialState);
-    }
-
-    function _requireTemplate(Match storage m, Claim calldata claim, Part calldata template, uint256 node)
-        private
-        view
-    {
-        if (template.index == 0) revert ProgramReader.NotItsTemplate(node);
-        ProgramReader.requirePart(claim.program, template.data, template.index, template.count, template.path);
-        if (ProgramReader.partOf(template.data) != m.part) revert ProgramReader.NotItsTemplate(node);
-        ProgramReader.iteration(template.data, node);
-    }
-
     function _takeTrace(Match storage m, uint256 id, bytes32[] calldata path, bytes32[] calldata layer) private {
         uint256 nodes = m.nodes;
-        m.level = uint8(Openings.height(nodes));
-        m.index = 0;
-        bytes32 root = Openings.rootFrom(m.result, nodes - 1, nodes, path);
-        bytes32 above = _above(m, layer, 0, Openings.none());
-        if (above != root) revert WrongPath(above, root);
+        bytes32 root = judge.traceRoot(m.result, nodes, path, layer);
+        (m.level, m.index) = (uint8(Openings.height(nodes)), 0);
         (m.trace, m.tree) = (root, root);
         m.phase = Phase.PICK;
         _logOf(id, TracePosted.selector, abi.encode(root, nodes, layer));
@@ -278,33 +218,12 @@ contract Game is GameQueue {
     // --- the search ---
 
     function _takeChild(Match storage m, uint256 child, bytes32 node, bytes32[] calldata path) private {
-        uint256 levels = _levels(m);
-        if (child >> levels != 0) revert WrongChild(child);
-        uint256 index = (uint256(m.index) << levels) + child;
-        bytes32 above = _above(m, Openings.single(node), index, path);
-        if (above != m.tree) revert WrongPath(above, m.tree);
-        (m.tree, m.index, m.level) = (node, uint64(index), uint8(m.level - levels));
+        (uint256 level, uint256 index) = judge.requireChild(_search(m), child, node, path);
+        (m.tree, m.index, m.level) = (node, uint64(index), uint8(level));
     }
 
-    /// @dev The node in dispute, from some of the layer below it.
-    function _above(Match storage m, bytes32[] memory nodes, uint256 first, bytes32[] calldata siblings)
-        private
-        view
-        returns (bytes32)
-    {
-        (uint256 levels, uint256 count) = (_levels(m), _count(m));
-        uint256 below = m.level - levels;
-        if (below == 0) {
-            for (uint256 i = 0; i < nodes.length; i++) {
-                nodes[i] = Openings.leafNode(nodes[i]);
-            }
-        }
-        bytes32 node = Openings.fold(nodes, first, Openings.widthAt(count, below), levels, siblings);
-        return m.level == Openings.height(count) ? Openings.seal(count, node) : node;
-    }
-
-    function _levels(Match storage m) private view returns (uint256) {
-        return m.level < LAYER_LEVELS ? m.level : LAYER_LEVELS;
+    function _search(Match storage m) private view returns (Search memory) {
+        return Search(m.tree, m.level, _count(m), m.index);
     }
 
     /// @return leaves of the tree that is searched
@@ -319,22 +238,22 @@ contract Game is GameQueue {
         return left < Openings.PIECE ? left : Openings.PIECE;
     }
 
-    /// @return the element that the holder posted, at the beginning of a word
-    function _posted(Match storage m, Proof calldata proof) private view returns (bytes32) {
-        uint256 offset = proof.element * ProgramReader.elementBytes(proof.template);
-        uint256 start = m.index * Openings.PIECE;
-        uint256 length = _leafBytes(m);
-        if (offset < start || offset >= start + length) revert NotInTheLeaf(proof.element);
-        uint256 inLeaf = offset - start;
-        bytes32 root = Openings.rootFrom(proof.word, inLeaf / 32, (length + 31) / 32, proof.wordPath);
-        if (root != m.tree) revert WrongPath(root, m.tree);
-        return proof.word << 8 * (inLeaf % 32);
-    }
-
-    function _first(bytes32 word, uint256 length) private pure returns (bytes memory part) {
-        part = new bytes(length);
-        for (uint256 i = 0; i < length; i++) {
-            part[i] = word[i];
-        }
+    function _disputed(Match storage m) private view returns (Disputed memory) {
+        uint256 leafFrom = m.index * Openings.PIECE;
+        return Disputed(
+            m.from,
+            m.trace,
+            m.nodes,
+            m.node,
+            m.step,
+            m.header,
+            m.template,
+            m.tree,
+            leafFrom,
+            _leafBytes(m),
+            m.part,
+            m.generated,
+            m.token
+        );
     }
 }

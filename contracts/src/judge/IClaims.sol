@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+enum Outcome {
+    NONE,
+    HOLDER_LOST,
+    CHALLENGER_LOST,
+    SENT_HOME // never played to an end: pushed out, too late, or the holder lost another one
+}
+
 /// What somebody said about its training, and what the chain knows of it: enough to play a game
 /// about it. A segment says: these steps lead from `initialState` to `closing`, and their norms and
 /// losses hash to `workTag`. An update proof says: what was sent (`updateRoot`) follows from the
@@ -8,8 +15,8 @@ pragma solidity 0.8.37;
 struct Claim {
     address holder; // who made the claim, and defends it
     bytes32 set; // the bond that the claim stands on: a slash ends every game about the same set
-    bytes32 position; // the pay that a game holds up: `IGame.openGames` counts by it
-    bytes32 program; // Terms.program; zero where that has no trace of a step, and the round's pool decides
+    bytes32 position; // the pay that a game holds up
+    bytes32 program; // Terms.program; zero where that has no trace of a step, and no game can be played
     bool isUpdateProof;
     uint16 seat;
     uint32 round;
@@ -45,13 +52,11 @@ interface IClaims {
     /// meanwhile. It has 2,000,000 gas; the game goes on without it if it reverts all the same.
     function slash(bytes32 set, bytes32 position, address challenger) external;
 
-    /// @notice A verifier of the claim's round says whether the claim is right. Only the game calls it.
-    /// @param played keccak of the game's claim
-    /// @return isRight what it says
-    /// @return decided whether enough have said so to end the game
-    function weigh(uint256 gameId, bytes32 played, address account, bytes calldata testimony)
-        external
-        returns (bool isRight, bool decided);
+    /// @notice Whether the account is a drawn auditor that opened, of the claim's seat, that just
+    /// what is claimed differs. It may revert where it is not.
+    /// @param auditor its id
+    /// @param body what it opened
+    function isOwed(Claim calldata c, address account, uint32 auditor, bytes calldata body) external view returns (bool);
 
     /// @notice Where what games owe an account is sent. It must not revert.
     function payeeOf(address account) external view returns (address);
@@ -59,15 +64,19 @@ interface IClaims {
 
 /// @title What the holder of claims asks the game.
 interface IGame {
-    /// @notice Games about this position that are waiting or being played: its pay is not final
-    /// before there are none.
-    function openGames(bytes32 position) external view returns (uint256);
+    /// @notice Games about this set that are waiting or being played.
+    function openGames(bytes32 set) external view returns (uint256);
 
     /// @notice Whether a holder of this set lost a game.
     function isSlashed(bytes32 set) external view returns (bool);
 
     /// @notice The lowest position of the set's open games; the largest word where there are none.
     function lowestOpen(bytes32 set) external view returns (bytes32);
+
+    /// @notice What a game is about, and how it ended.
+    /// @return position whose pay it holds up; zero where there is no such game
+    /// @return outcome NONE where none is known yet
+    function verdictOf(uint256 id) external view returns (bytes32 position, Outcome outcome);
 
     /// @notice Whether the account challenged that, or found the queue full (`crowdedOut`).
     /// @param said keccak of challenger, position, segment and whether it is the update proof, as

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {BatchDraws} from "./BatchDraws.sol";
 import {IOneStep, Need} from "./IOneStep.sol";
 import {Op} from "./Op.sol";
 import {Operands} from "./Operands.sol";
@@ -63,37 +64,8 @@ contract ImportSteps is IOneStep {
         uint256 row = Operands.word(attributes, 1) + 1;
         uint256 width = Operands.word(attributes, 2);
         uint256 sequence = Operands.iteration(attributes) * Operands.word(attributes, 0) + element / row;
-        bytes memory key = abi.encodePacked(
-            "atoll.batch.v1", context[0:32], uint16(_big(context[32:64])), uint32(_big(context[96:128]))
-        );
-        uint256 start = Operands.word(attributes, 5) * _draw(key, sequence, Operands.word(attributes, 4));
+        uint256 start = Operands.word(attributes, 5) * BatchDraws.draw(context, sequence, Operands.word(attributes, 4));
         return Need(0, width * (start + element % row), width);
-    }
-
-    /// @return drawn number `index` below `limit` of the stream of this tag and key
-    /// (`protocol/draws.py`)
-    function _draw(bytes memory key, uint256 index, uint256 limit) private pure returns (uint256 drawn) {
-        uint256 end = (1 << 64) - (1 << 64) % limit;
-        bytes memory message = abi.encodePacked(key, uint32(0));
-        uint256 last;
-        assembly ("memory-safe") {
-            last := mload(add(message, mload(message))) // its last 32 bytes, of which four count
-        }
-        for (uint256 i;; ++i) {
-            assembly ("memory-safe") {
-                mstore(add(message, mload(message)), or(last, i))
-            }
-            uint256 words = uint256(sha256(message));
-            for (uint256 shift = 256; shift > 0;) {
-                unchecked {
-                    shift -= 64;
-                    drawn = (words >> shift) & type(uint64).max;
-                    if (drawn >= end) continue;
-                    if (index == 0) return drawn % limit;
-                    --index;
-                }
-            }
-        }
     }
 
     /// Where the row of a count stands in the tables: of one beyond the last, the last.
@@ -126,10 +98,7 @@ contract ImportSteps is IOneStep {
         if (op == Op.RATE || op == Op.CORRECTIONS) return Operands.store(_big(opened[1]), 8);
         if (op == Op.GLOBAL_STEP) return Operands.store(uint64(_big(opened[0])), 8);
         if (op == Op.DROPOUT_KEY) {
-            bytes32 words = sha256(
-                abi.encodePacked("atoll.dropout.v1", opened[0][0:32], uint16(_big(opened[0][32:64])), uint32(0))
-            );
-            return Operands.store(uint32(uint256(words) >> (192 - 64 * element)), 4);
+            return Operands.store(uint32(BatchDraws.philoxKey("atoll.dropout.v1", opened[0]) >> (32 * element)), 4);
         }
         revert NoSuchOperation(op);
     }

@@ -3,6 +3,8 @@ pragma solidity 0.8.37;
 
 import {Claim} from "./IClaims.sol";
 import {IOneStep, Need} from "./IOneStep.sol";
+import {MoveChecks, OpenedToken, TokenPick} from "./MoveChecks.sol";
+import {Op} from "./Op.sol";
 import {Openings} from "./Openings.sol";
 import {Input, ProgramReader, Source} from "./ProgramReader.sol";
 
@@ -31,13 +33,23 @@ struct Disputed {
     uint256 nodes;
     uint256 node;
     uint256 step; // in the round
+    bytes32 header; // keccak256
+    bytes32 template; // keccak256
+    bytes32 words; // root over the words of the posted leaf
+    uint256 leafFrom; // bytes of the node before that leaf
+    uint256 leafBytes;
+    uint256 part; // of the program
+    bytes32 generated; // in a token's trace the digest of the node that the token is of; else 0
+    uint256 token; // its number in the step's batch
 }
 
-/// @title Computing one element of one node from what is opened of its inputs.
+/// @title What a game asks of its moves, and the last of them: one element of one node, computed from what is opened of
+/// its inputs.
 /// @notice Nothing here trusts who calls: every opened byte hangs on the holder's own trace, on the claim or on the program.
-/// @dev Without storage but for the list of families, so the game and whoever prepares a proof ask the same code.
-contract Judge {
+/// @dev Without storage but for the list of families. Apart from the game, whose code has a size limit.
+contract Judge is MoveChecks {
     uint256 public constant MAX_OPENINGS = 8;
+    uint256 private constant TOKEN_BYTES = 16;
 
     /// By op >> 8; zero where a family is unknown.
     address[] public families;
@@ -48,44 +60,58 @@ contract Judge {
     error NotShown(uint256 offset, uint256 length);
     error WrongRoot(Source source, bytes32 root);
     error NotTheState(bytes32 digest, bytes32 wanted);
-    error WrongLength(uint256 given, uint256 needed);
-    error NotFinite(uint256 step);
+    error OtherBytes(bytes32 given, bytes32 wanted);
+    error NotInTheLeaf(uint256 offset);
+    error NotGenerated(uint16 op);
+    error OtherSteps(uint256 given, uint256 needed);
 
     constructor(address[] memory families_) {
         families = families_;
     }
 
-    /// @notice The root over what a holder opens of a segment's steps: whole, and finite.
-    /// @dev Leaf i of the tree is keccak of the state that step i opens with and of what it results
-    /// in.
-    function stepsRoot(bytes32 initialState, bytes32[] calldata states, bytes calldata works, uint256 workBytes)
+    /// @notice Whether the element that the holder posted is what the program computes from the inputs. Reverts where
+    /// they are not opened as it needs them.
+    function isRight(Disputed calldata disputed, Claim calldata claim, Proof calldata proof)
+        external
+        view
+        returns (bool)
+    {
+        _requireSame(disputed, proof.header, proof.template);
+        uint256 length = ProgramReader.elementBytes(proof.template);
+        bytes32 posted = _posted(disputed, proof.element * length, proof.word, proof.wordPath);
+        bytes memory computed = _compute(disputed, claim, proof);
+        return computed.length == length && keccak256(computed) == keccak256(_first(posted, length));
+    }
+
+    /// @notice The token that the challenger disputes is of a node without a formula, and as the holder posted it.
+    function openToken(Disputed calldata disputed, TokenPick calldata pick)
         external
         pure
-        returns (bytes32)
+        returns (OpenedToken memory opened)
     {
-        if (works.length != states.length * workBytes) {
-            revert WrongLength(works.length, states.length * workBytes);
-        }
-        bytes32[] memory leaves = new bytes32[](states.length);
-        bytes32 from = initialState;
-        for (uint256 i = 0; i < states.length; i++) {
-            bytes calldata work = works[i * workBytes:(i + 1) * workBytes];
-            if (states[i] == 0) revert NotFinite(i); // what RESULT gives of such a step
-            _requireFinite(work, i);
-            leaves[i] = keccak256(abi.encode(from, Openings.pieceRoot(bytes.concat(states[i], work))));
-            from = states[i];
-        }
-        return Openings.rootOf(leaves);
+        _requireSame(disputed, pick.header, pick.template);
+        uint16 op = ProgramReader.op(pick.template);
+        if (op != Op.GENERATED) revert NotGenerated(op);
+        bytes32 trace = Openings.rootFrom(pick.digest, disputed.node, disputed.nodes, pick.path);
+        if (trace != disputed.trace) revert WrongRoot(Source.TRACE, trace);
+        bytes32 posted = _posted(disputed, pick.token * TOKEN_BYTES, pick.word, pick.wordPath);
+        uint256 size = ProgramReader.outputBytes(pick.template);
+        _requireAtMost(disputed.nodes, MOST_STEP_NODES);
+        _requireAtMost(size, MOST_TOKENS_BYTES);
+        opened.number = ProgramReader.iteration(pick.template, disputed.node) * (size / TOKEN_BYTES) + pick.token;
+        (opened.result, opened.generated) = (Openings.pieceRoot(_first(posted, TOKEN_BYTES)), pick.digest);
+        (opened.nodes, opened.part) = ProgramReader.generation(pick.header, disputed.part);
+        _requireAtMost(opened.nodes, MOST_TOKEN_NODES);
     }
 
-    /// @notice The root over the words of a posted leaf.
-    function wordsRoot(bytes calldata leaf) external pure returns (bytes32) {
-        return Openings.wordsRoot(leaf);
+    function _requireSame(Disputed calldata disputed, bytes calldata header, bytes calldata template) private pure {
+        if (keccak256(header) != disputed.header) revert OtherBytes(keccak256(header), disputed.header);
+        if (keccak256(template) != disputed.template) revert OtherBytes(keccak256(template), disputed.template);
     }
 
-    /// @notice The element as the program computes it from the inputs. Reverts where they are not opened as it needs them.
-    function compute(Disputed calldata disputed, Claim calldata claim, Proof calldata proof)
-        external
+    /// @return the element as the program computes it
+    function _compute(Disputed calldata disputed, Claim calldata claim, Proof calldata proof)
+        private
         view
         returns (bytes memory)
     {
@@ -143,9 +169,37 @@ contract Judge {
         if (input.source == Source.MODEL) {
             return _openChunks(claim.modelParams, proof.template, opening, input, need);
         }
+        if (input.source == Source.GENERATED) {
+            return _openPieces(disputed.generated, input.size, opening, input, need);
+        }
+        if (input.source == Source.SAMPLED) {
+            return _openSampled(disputed.step, proof.roots[2], proof.template, opening, need);
+        }
         uint256 which = ProgramReader.word(proof.template, 2);
         if (which == 1 && proof.roots[1] == 0) return new bytes(need.length); // moments that nobody has moved yet
         return _openChunks(proof.roots[which], proof.template, opening, input, need);
+    }
+
+    /// @return what the holder posted from that byte of the node on, at the beginning of a word
+    function _posted(Disputed calldata disputed, uint256 offset, bytes32 word, bytes32[] calldata path)
+        private
+        pure
+        returns (bytes32)
+    {
+        uint256 start = disputed.leafFrom;
+        uint256 length = disputed.leafBytes;
+        if (offset < start || offset >= start + length) revert NotInTheLeaf(offset);
+        uint256 inLeaf = offset - start;
+        bytes32 root = Openings.rootFrom(word, inLeaf / 32, (length + 31) / 32, path);
+        if (root != disputed.words) revert WrongPath(root, disputed.words);
+        return word << 8 * (inLeaf % 32);
+    }
+
+    function _first(bytes32 word, uint256 length) private pure returns (bytes memory part) {
+        part = new bytes(length);
+        for (uint256 i = 0; i < length; i++) {
+            part[i] = word[i];
+        }
     }
 
     function _openNode(Disputed calldata disputed, Opening calldata opening, Input memory input, Need memory need)
@@ -188,6 +242,29 @@ contract Judge {
         return _shown(opening.data, first * Openings.CHUNK, need);
     }
 
+    /// @dev The state has a chain over the roots of each step's ids. The opening's path is the chain before the step,
+    /// and the roots of the steps behind it, whose number says which step it is.
+    function _openSampled(
+        uint256 steps,
+        bytes32 sampled,
+        bytes calldata template,
+        Opening calldata opening,
+        Need memory need
+    ) private pure returns (bytes memory) {
+        uint256 size = ProgramReader.word(template, 0); // of a step's ids, one tensor
+        uint256 step = need.offset / size;
+        if (step + opening.path.length != steps) revert OtherSteps(step + opening.path.length, steps);
+        uint256 first = (need.offset % size) / Openings.CHUNK;
+        Openings.Chunks memory tensor = Openings.Chunks(0, (size + Openings.CHUNK - 1) / Openings.CHUNK, size);
+        bytes32 root = Openings.chunkRoot(opening.data, first, tensor, ProgramReader.tail(template), opening.siblings);
+        bytes32 chain = sha256(abi.encodePacked("atoll.rollouts.v1", opening.path[0], root));
+        for (uint256 i = 1; i < opening.path.length; i++) {
+            chain = sha256(abi.encodePacked("atoll.rollouts.v1", chain, opening.path[i]));
+        }
+        if (chain != sampled) revert WrongRoot(Source.SAMPLED, chain);
+        return _shown(opening.data, step * size + first * Openings.CHUNK, need);
+    }
+
     /// @dev `data` begins at byte `start` of the input, which is not after what is needed.
     function _shown(bytes calldata data, uint256 start, Need memory need) private pure returns (bytes memory) {
         uint256 from = need.offset - start;
@@ -195,7 +272,7 @@ contract Judge {
         return data[from:from + need.length];
     }
 
-    /// @dev Twelve words: JUDGE's CONTEXT (SPEC-GAME.md, chapter 1).
+    /// @dev Twelve words, thirteen in a token's trace: JUDGE's CONTEXT (SPEC-GAME.md, chapter 1).
     function _context(Disputed calldata disputed, Claim calldata claim, Proof calldata proof)
         private
         pure
@@ -204,10 +281,11 @@ contract Judge {
         bytes32 digest = sha256(abi.encodePacked("atoll.state.v1", proof.roots));
         if (digest != disputed.from) revert NotTheState(digest, disputed.from);
         uint256 globalStep = claim.round * ProgramReader.steps(proof.header) + disputed.step;
-        return bytes.concat(
+        bytes memory words = bytes.concat(
             abi.encode(claim.dataSeed, claim.seat, claim.round, disputed.step, globalStep, disputed.from),
             abi.encode(proof.roots, claim.modelParams, claim.modelExponents)
         );
+        return disputed.generated == 0 ? words : bytes.concat(words, abi.encode(disputed.token));
     }
 
     function _slice(bytes memory data, uint256 from, uint256 length) private pure returns (bytes memory part) {
@@ -224,13 +302,6 @@ contract Judge {
     function _setLength(bytes[] memory list, uint256 length) private pure {
         assembly ("memory-safe") {
             mstore(list, length)
-        }
-    }
-
-    function _requireFinite(bytes calldata work, uint256 step) private pure {
-        if (uint64(bytes8(work[:8])) >> 52 & 0x7ff == 0x7ff) revert NotFinite(step);
-        for (uint256 i = 8; i < work.length; i += 4) {
-            if (uint32(bytes4(work[i:i + 4])) >> 23 & 0xff == 0xff) revert NotFinite(step);
         }
     }
 }

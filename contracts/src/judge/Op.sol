@@ -87,6 +87,7 @@ library Op {
     uint256 internal constant NORM_TERM = 0x0319; // S4
     uint256 internal constant NORM = 0x031a; // S4
     uint256 internal constant CLIP = 0x031b; // S6
+    uint256 internal constant POLICY_DLOGITS = 0x031c; // R5 of SPEC.md
 
     uint256 internal constant ADAMW_M = 0x0401; // O1
     uint256 internal constant ADAMW_V = 0x0402; // O1
@@ -105,6 +106,8 @@ library Op {
     uint256 internal constant TREE_ROOT = 0x0504;
     uint256 internal constant STATE_DIGEST = 0x0505;
     uint256 internal constant RESULT = 0x0506; // S5, S8
+    uint256 internal constant SAMPLED_DIGEST = 0x0507; // SPEC.md, 25
+    uint256 internal constant SAMPLED_RESULT = 0x0508; // SPEC.md, 25
 
     uint256 internal constant SCALED = 0x0601;
     uint256 internal constant DIFFERENCE = 0x0602;
@@ -127,4 +130,21 @@ library Op {
     uint256 internal constant DCT = 0x0613;
     uint256 internal constant INVERSE_DCT = 0x0614;
     uint256 internal constant RESIDUAL_FINE = 0x0615;
+
+    uint256 internal constant GENERATED = 0x0701; // G2 to G6, R2
+    uint256 internal constant PROMPT = 0x0702; // R1
+    uint256 internal constant SEQUENCE = 0x0703; // G2
+    uint256 internal constant ROW = 0x0704; // G2
+    uint256 internal constant DRAWN = 0x0705; // G4
+    uint256 internal constant SAMPLE = 0x0706; // G3, G4
+    uint256 internal constant TOKEN = 0x0707; // G1, G6
+    uint256 internal constant SUM_BELOW = 0x0708; // SPEC.md, 25
+    uint256 internal constant COUNT_INFINITE = 0x0709; // SPEC.md, 25
+    uint256 internal constant ANSWERS = 0x070a; // R1
+    uint256 internal constant CELLS = 0x070b; // R3
+    uint256 internal constant WINDOW = 0x070c; // R3
+    uint256 internal constant MATCH = 0x070d; // R3
+    uint256 internal constant REWARD = 0x070e; // R3
+    uint256 internal constant ADVANTAGE = 0x070f; // R4
+    uint256 internal constant SAMPLED_IDS = 0x0710; // SPEC.md, 25
 }

@@ -121,12 +121,8 @@ library Openings {
         return rootOf(words);
     }
 
-    function leafNode(bytes32 leaf) internal pure returns (bytes32 node) {
-        assembly ("memory-safe") {
-            mstore8(0, 0)
-            mstore(1, leaf)
-            node := keccak256(0, 33)
-        }
+    function leafNode(bytes32 leaf) internal pure returns (bytes32) {
+        return keccak256(abi.encodePacked(bytes1(0x00), leaf));
     }
 
     function seal(uint256 count, bytes32 top) internal pure returns (bytes32) {
@@ -249,12 +245,6 @@ library Openings {
 
     function _hash(bytes32 left, bytes32 right, bool sha) private pure returns (bytes32 node) {
         if (sha) return sha256(abi.encodePacked(bytes1(0x01), left, right));
-        assembly ("memory-safe") {
-            let free := mload(0x40)
-            mstore8(free, 1)
-            mstore(add(free, 1), left)
-            mstore(add(free, 33), right)
-            node := keccak256(free, 65)
-        }
+        return keccak256(abi.encodePacked(bytes1(0x01), left, right));
     }
 }

@@ -17,18 +17,14 @@ library Operands {
     uint256 internal constant FIRST16 = 8;
     uint256 internal constant DIAGONAL4 = 9; // element e of the diagonal of a square of C columns
 
-    /// @return i the micro-batch
-    function iteration(bytes calldata attributes) internal pure returns (uint256 i) {
-        assembly ("memory-safe") {
-            i := shr(192, calldataload(attributes.offset))
-        }
+    /// @return the micro-batch
+    function iteration(bytes calldata attributes) internal pure returns (uint256) {
+        return uint64(bytes8(attributes));
     }
 
     /// @param i which of the template's words, of which the operation has one
-    function word(bytes calldata attributes, uint256 i) internal pure returns (uint256 value) {
-        assembly ("memory-safe") {
-            value := shr(192, calldataload(add(add(attributes.offset, 8), shl(3, i))))
-        }
+    function word(bytes calldata attributes, uint256 i) internal pure returns (uint256) {
+        return uint64(bytes8(attributes[8 + 8 * i:]));
     }
 
     /// @param kinds one of the constants for each opening, a digit of 4 bits each, the first
@@ -49,13 +45,9 @@ library Operands {
     }
 
     /// @param data little-endian; 0 where it is not of 1 to 32 bytes
-    function load(bytes calldata data) internal pure returns (uint256 value) {
-        assembly ("memory-safe") {
-            // The highest bytes, the first one last: reversed, the number with zeros above it.
-            let above := sub(256, shl(3, data.length))
-            value := shl(above, shr(above, calldataload(data.offset)))
-        }
-        value = _reversed(value);
+    function load(bytes calldata data) internal pure returns (uint256) {
+        // The highest bytes, the first one last: reversed, the number with zeros above it.
+        return data.length > 32 ? 0 : _reversed(uint256(bytes32(data)));
     }
 
     /// @return numbers each opening, where it is one

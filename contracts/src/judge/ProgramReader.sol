@@ -12,7 +12,9 @@ enum Source {
     BASE, // the frozen model
     MODEL, // the global parameters of the round
     CONTEXT, // what the game knows itself
-    EXPONENTS // of the round's global state
+    EXPONENTS, // of the round's global state
+    GENERATED, // the node that a token's trace is about
+    SAMPLED // ids of the round's steps, which the seat's state has the digest of
 }
 
 struct Input {
@@ -28,6 +30,7 @@ library ProgramReader {
     /// Bytes that a game's first move may show of a segment: 5M gas, a quarter of what a
     /// transaction may carry.
     uint256 internal constant MOST_SHOWN = 32_768;
+    uint256 private constant INITIAL_AT = 151;
     uint256 private constant RESET_PERIOD_AT = 183;
     uint256 private constant OVERLAP_AT = 187;
     uint256 private constant FRAGMENTS_AT = 191;
@@ -42,6 +45,7 @@ library ProgramReader {
     error NotItsTemplate(uint256 node);
     error NoSuchInput(uint256 input);
     error SegmentTooLarge(uint256 shown, uint256 most);
+    error NoNodes();
 
     /// @notice Reverts unless these bytes are part number `index` (0 the header, then templates) of
     /// the program.
@@ -57,16 +61,43 @@ library ProgramReader {
 
     function requireHeader(bytes calldata header) internal pure {
         uint256 length = HEADER_BYTES;
-        if (header.length > PAIRS_AT) length = PAIRS_AT + PAIR_BYTES * _number(header, FRAGMENTS_AT, 4);
+        if (header.length > HEADER_BYTES) {
+            length = _generationsAt(header);
+            if (header.length > length) length += 8 * (1 + fragments(header));
+        }
         if (header.length != length || header[0] != 0x01) revert NotAHeader(header.length);
     }
 
-    /// @notice Reverts where a segment is more than its holder could open: of each step a digest, a
-    /// norm and the losses.
+    /// @return whether the job's steps sample what they learn
+    function isSampled(bytes calldata header) internal pure returns (bool) {
+        return header.length > HEADER_BYTES && header.length > _generationsAt(header);
+    }
+
+    /// @return bytes of a micro-batch in a step's result: its loss, and what was drawn
+    function lossBytes(bytes calldata header) internal pure returns (uint256) {
+        return isSampled(header) ? 12 : 4;
+    }
+
+    /// @return nodes of the trace of a token, of a step of this part
+    /// @return part that its templates are of: behind all others
+    function generation(bytes calldata header, uint256 stepPart) internal pure returns (uint256 nodes, uint256 part) {
+        uint256 count = fragments(header);
+        uint256 mixesIn = stepPart == 0 ? 0 : stepPart - count;
+        nodes = _number(header, _generationsAt(header) + 8 * mixesIn, 8);
+        part = 1 + (count == 0 ? 1 : 2 * count) + mixesIn;
+    }
+
+    function _generationsAt(bytes calldata header) private pure returns (uint256) {
+        return PAIRS_AT + PAIR_BYTES * fragments(header);
+    }
+
+    /// @notice Reverts where a segment is more than its holder could open, of each step a digest, a
+    /// norm and the losses; and where a step has no trace that it could post.
     /// @dev Whoever made such a job could take the bond of everybody who joined in it.
     function requirePlayable(bytes calldata header) internal pure {
-        uint256 shown = segment(header) * (40 + 4 * microBatches(header));
+        uint256 shown = segment(header) * (40 + lossBytes(header) * microBatches(header));
         if (shown > MOST_SHOWN) revert SegmentTooLarge(shown, MOST_SHOWN);
+        if (stepNodes(header) == 0) revert NoNodes();
     }
 
     function stepNodes(bytes calldata header) internal pure returns (uint256) {
@@ -91,6 +122,11 @@ library ProgramReader {
         if (count == 0 || round == 0) return (0, 0);
         uint256 fragment = (round - 1) % count;
         return (_number(header, PAIRS_AT + PAIR_BYTES * fragment + 8, 8), uint8(1 + count + fragment));
+    }
+
+    /// @return digest of the state that round 0 opens from
+    function initialModel(bytes calldata header) internal pure returns (bytes32) {
+        return bytes32(header[INITIAL_AT:INITIAL_AT + 32]);
     }
 
     /// @return so many rounds open publicly once
@@ -194,10 +230,8 @@ library ProgramReader {
         return INPUTS_AT + INPUT_BYTES * _number(template, 24, 2) + 2;
     }
 
-    function _number(bytes calldata data, uint256 start, uint256 length) private pure returns (uint256 value) {
+    function _number(bytes calldata data, uint256 start, uint256 length) private pure returns (uint256) {
         if (start + length > data.length) revert ShortTemplate(data.length);
-        assembly ("memory-safe") {
-            value := shr(sub(256, mul(8, length)), calldataload(add(data.offset, start)))
-        }
+        return uint256(bytes32(data[start:start + length])) >> (256 - 8 * length);
     }
 }

@@ -105,14 +105,12 @@ library SoftFloat {
 
     /// @return r a · b
     function mul32(uint256 a, uint256 b) internal pure returns (uint256 r) {
-        uint256 fieldA;
-        uint256 fieldB;
-        assembly ("memory-safe") {
-            fieldA := and(shr(23, a), 0xff)
-            fieldB := and(shr(23, b), 0xff)
-            r := or(gt(sub(fieldA, 1), 253), gt(sub(fieldB, 1), 253)) // 0 or 255
+        uint256 fieldA = (a >> 23) & 0xff;
+        uint256 fieldB = (b >> 23) & 0xff;
+        unchecked {
+            // Zero comes out above every other.
+            if (fieldA - 1 > 253 || fieldB - 1 > 253) return _mulRare32(a, b);
         }
-        if (r != 0) return _mulRare32(a, b);
         assembly ("memory-safe") {
             let x := mul(or(and(a, 0x7fffff), 0x800000), or(and(b, 0x7fffff), 0x800000))
             let cut := add(23, shr(47, x))
@@ -131,14 +129,12 @@ library SoftFloat {
 
     /// @return r a / b
     function div32(uint256 a, uint256 b) internal pure returns (uint256 r) {
-        uint256 fieldA;
-        uint256 fieldB;
-        assembly ("memory-safe") {
-            fieldA := and(shr(23, a), 0xff)
-            fieldB := and(shr(23, b), 0xff)
-            r := or(gt(sub(fieldA, 1), 253), gt(sub(fieldB, 1), 253))
+        uint256 fieldA = (a >> 23) & 0xff;
+        uint256 fieldB = (b >> 23) & 0xff;
+        unchecked {
+            // Zero comes out above every other.
+            if (fieldA - 1 > 253 || fieldB - 1 > 253) return _divRare32(a, b);
         }
-        if (r != 0) return _divRare32(a, b);
         assembly ("memory-safe") {
             let divisor := or(and(b, 0x7fffff), 0x800000)
             let n := shl(26, or(and(a, 0x7fffff), 0x800000))
@@ -185,39 +181,26 @@ library SoftFloat {
         }
     }
 
-    /// @return r -a
-    function neg32(uint256 a) internal pure returns (uint256 r) {
-        assembly ("memory-safe") {
-            r := xor(a, 0x80000000)
-            if gt(and(a, 0x7fffffff), 0x7f800000) { r := 0x7fc00000 }
-        }
+    /// @return -a
+    function neg32(uint256 a) internal pure returns (uint256) {
+        return isNan32(a) ? NAN32 : a ^ SIGN32;
     }
 
-    /// @return r |a|
-    function abs32(uint256 a) internal pure returns (uint256 r) {
-        assembly ("memory-safe") {
-            r := and(a, 0x7fffffff)
-            if gt(r, 0x7f800000) { r := 0x7fc00000 }
-        }
+    /// @return |a|
+    function abs32(uint256 a) internal pure returns (uint256) {
+        return isNan32(a) ? NAN32 : a & SIZE32;
     }
 
     function isNan32(uint256 a) internal pure returns (bool) {
         return a & SIZE32 > INF32;
     }
 
-    /// @return r a < b; false where one is NaN
-    function less32(uint256 a, uint256 b) internal pure returns (bool r) {
-        assembly ("memory-safe") {
-            // Magnitudes with the sign as that of an integer: 0 - s is all ones where s is 1.
-            let x := and(a, 0x7fffffff)
-            let y := and(b, 0x7fffffff)
-            let s := shr(31, a)
-            let t := shr(31, b)
-            r := and(
-                slt(add(xor(x, sub(0, s)), s), add(xor(y, sub(0, t)), t)),
-                iszero(or(gt(x, 0x7f800000), gt(y, 0x7f800000)))
-            )
-        }
+    /// @return a < b; false where one is NaN
+    function less32(uint256 a, uint256 b) internal pure returns (bool) {
+        if (isNan32(a) || isNan32(b)) return false;
+        // Of two negative numbers the larger magnitude is less; the zeros are equal.
+        if (a & b & SIGN32 != 0) return b < a;
+        return a & SIGN32 == 0 ? a < b && b & SIGN32 == 0 : (a | b) & SIZE32 != 0;
     }
 
     /// @return a ≤ b; false where one is NaN
@@ -255,85 +238,36 @@ library SoftFloat {
         return clampMax32(clampMin32(a, low), high);
     }
 
-    /// @return r the nearest integer, halves to even, as binary32: never -0, 0 for NaN, and ∞ for ∞
-    function rint32(uint256 a) internal pure returns (uint256 r) {
-        assembly ("memory-safe") {
-            let size := and(a, 0x7fffffff)
-            let field := shr(23, size)
-            switch lt(field, 150)
-            case 0 {
-                // An integer already.
-                if iszero(gt(size, 0x7f800000)) { r := a }
-            }
-            default {
-                switch gt(field, 126)
-                case 0 {
-                    // Below one: a half is 0.
-                    if gt(size, 0x3f000000) { r := or(0x3f800000, and(a, 0x80000000)) }
-                }
-                default {
-                    // The word itself is rounded. Bit `cut` is the last digit of the integer;
-                    // between 1 and 2 it is the exponent's last bit in the position of the leading
-                    // one, and 127 is odd as well.
-                    let cut := sub(150, field)
-                    r := shr(cut, add(add(size, sub(shl(sub(cut, 1), 1), 1)), and(shr(cut, size), 1)))
-                    r := or(shl(cut, r), and(a, 0x80000000))
-                }
-            }
+    /// @return the nearest integer, halves to even, as binary32: never -0, 0 for NaN, and ∞ for ∞
+    function rint32(uint256 a) internal pure returns (uint256) {
+        uint256 size = a & SIZE32;
+        uint256 field = size >> 23;
+        if (field >= 150) return size > INF32 ? 0 : a; // an integer already
+        if (field < 127) return size > 0x3f000000 ? ONE32 | (a & SIGN32) : 0; // a half is 0
+        // The word itself is rounded. Bit `cut` is the last digit of the integer; between 1 and 2 it
+        // is the exponent's last bit in the position of the leading one, and 127 is odd as well.
+        unchecked {
+            uint256 cut = 150 - field;
+            return (_cut(size, int256(cut)) << cut) | (a & SIGN32);
         }
     }
 
-    /// @return r the nearest integer, halves to even; 0 for NaN, and 2^128, which no finite number
+    /// @return the nearest integer, halves to even; 0 for NaN, and 2^128, which no finite number
     /// has, for ∞
-    function rint32ToInt(uint256 a) internal pure returns (int256 r) {
-        assembly ("memory-safe") {
-            let field := and(shr(23, a), 0xff)
-            // The leading one that subnormals do not have cannot matter.
-            let x := or(and(a, 0x7fffff), 0x800000)
-            switch lt(field, 150)
-            case 0 {
-                if iszero(gt(and(a, 0x7fffffff), 0x7f800000)) { r := shl(sub(field, 150), x) }
-            }
-            default {
-                let cut := sub(150, field)
-                if gt(cut, 64) { cut := 64 }
-                r := shr(cut, add(add(x, sub(shl(sub(cut, 1), 1), 1)), and(shr(cut, x), 1)))
-            }
-            if shr(31, a) { r := sub(0, r) }
+    function rint32ToInt(uint256 a) internal pure returns (int256) {
+        if (isNan32(a)) return 0;
+        // The leading one that subnormals do not have cannot matter.
+        unchecked {
+            int256 r = int256(_cut((a & 0x7fffff) | 0x800000, 150 - int256((a >> 23) & 0xff)));
+            return a >> 31 == 0 ? r : -r;
         }
     }
 
-    /// @return r the number nearest to any integer
-    function fromInt32(int256 i) internal pure returns (uint256 r) {
-        assembly ("memory-safe") {
-            if i {
-                let sign := slt(i, 0)
-                let x := xor(sub(i, sign), sub(0, sign))
-                let top := 0 // the position of the highest bit, as in `_log2`
-                if shr(32, x) {
-                    top := shl(7, lt(0xffffffffffffffffffffffffffffffff, x))
-                    top := or(top, shl(6, lt(0xffffffffffffffff, shr(top, x))))
-                    top := or(top, shl(5, lt(0xffffffff, shr(top, x))))
-                }
-                top := or(top, shl(4, lt(0xffff, shr(top, x))))
-                top := or(top, shl(3, lt(0xff, shr(top, x))))
-                top := or(
-                    top,
-                    byte(
-                        and(0x1f, shr(shr(top, x), 0x8421084210842108cc6318c6db6d54be)),
-                        0x0706060506020504060203020504030106050205030304010505030400000000
-                    )
-                )
-                switch gt(top, 23)
-                case 0 { x := shl(sub(23, top), x) }
-                default {
-                    let cut := sub(top, 23)
-                    x := shr(cut, add(add(x, sub(shl(sub(cut, 1), 1), 1)), and(shr(cut, x), 1)))
-                }
-                r := add(shl(23, add(top, 126)), x)
-                if gt(r, 0x7f7fffff) { r := 0x7f800000 }
-                r := or(r, shl(31, sign))
-            }
+    /// @return the number nearest to any integer
+    function fromInt32(int256 i) internal pure returns (uint256) {
+        if (i == 0) return 0;
+        unchecked {
+            return i < 0 ? _round32(SIGN32, uint256(-i), 0) : _round32(0, uint256(i), 0);
         }
     }
 
@@ -355,31 +289,21 @@ library SoftFloat {
         }
     }
 
-    /// @return r the binary32 nearest to a of binary64
-    function narrow(uint256 a) internal pure returns (uint256 r) {
-        assembly ("memory-safe") {
-            let field := and(shr(52, a), 0x7ff)
-            switch field
-            case 0x7ff {
-                r := 0x7fc00000
-                if iszero(shl(204, a)) { r := or(0x7f800000, and(shr(32, a), 0x80000000)) }
+    /// @return the binary32 nearest to a of binary64
+    function narrow(uint256 a) internal pure returns (uint256) {
+        if (isNan64(a)) return NAN32;
+        uint256 sign = (a >> 32) & SIGN32;
+        unchecked {
+            int256 cut = 29;
+            int256 field = int256((a >> 52) & 0x7ff) - 897; // binary32's, less 1
+            if (field < 0) {
+                cut -= field;
+                field = 0;
             }
-            default {
-                // Binary64's subnormals are far below half of binary32's least: their leading digit
-                // cannot matter.
-                let x := or(and(a, 0xfffffffffffff), 0x10000000000000)
-                let cut := 29
-                field := sub(field, 897) // binary32's, less 1
-                if slt(field, 0) {
-                    cut := sub(cut, field)
-                    if gt(cut, 64) { cut := 64 }
-                    field := 0
-                }
-                r := shr(cut, add(add(x, sub(shl(sub(cut, 1), 1), 1)), and(shr(cut, x), 1)))
-                r := add(shl(23, field), r)
-                if gt(r, 0x7f7fffff) { r := 0x7f800000 }
-                r := or(r, and(shr(32, a), 0x80000000))
-            }
+            // Binary64's subnormals are far below half of binary32's least: their leading digit
+            // cannot matter. Of ∞ the field alone is beyond what binary32 has.
+            uint256 r = (uint256(field) << 23) + _cut((a & 0xfffffffffffff) | 0x10000000000000, cut);
+            return sign | (r > INF32 ? INF32 : r);
         }
     }
 
@@ -454,14 +378,12 @@ library SoftFloat {
 
     /// @return r a · b
     function mul64(uint256 a, uint256 b) internal pure returns (uint256 r) {
-        uint256 fieldA;
-        uint256 fieldB;
-        assembly ("memory-safe") {
-            fieldA := and(shr(52, a), 0x7ff)
-            fieldB := and(shr(52, b), 0x7ff)
-            r := or(gt(sub(fieldA, 1), 2045), gt(sub(fieldB, 1), 2045))
+        uint256 fieldA = (a >> 52) & 0x7ff;
+        uint256 fieldB = (b >> 52) & 0x7ff;
+        unchecked {
+            // Zero comes out above every other.
+            if (fieldA - 1 > 2045 || fieldB - 1 > 2045) return _mulRare64(a, b);
         }
-        if (r != 0) return _mulRare64(a, b);
         assembly ("memory-safe") {
             let x := mul(or(and(a, 0xfffffffffffff), 0x10000000000000), or(and(b, 0xfffffffffffff), 0x10000000000000))
             let cut := add(52, shr(105, x))
@@ -480,14 +402,12 @@ library SoftFloat {
 
     /// @return r a / b
     function div64(uint256 a, uint256 b) internal pure returns (uint256 r) {
-        uint256 fieldA;
-        uint256 fieldB;
-        assembly ("memory-safe") {
-            fieldA := and(shr(52, a), 0x7ff)
-            fieldB := and(shr(52, b), 0x7ff)
-            r := or(gt(sub(fieldA, 1), 2045), gt(sub(fieldB, 1), 2045))
+        uint256 fieldA = (a >> 52) & 0x7ff;
+        uint256 fieldB = (b >> 52) & 0x7ff;
+        unchecked {
+            // Zero comes out above every other.
+            if (fieldA - 1 > 2045 || fieldB - 1 > 2045) return _divRare64(a, b);
         }
-        if (r != 0) return _divRare64(a, b);
         assembly ("memory-safe") {
             let divisor := or(and(b, 0xfffffffffffff), 0x10000000000000)
             let n := shl(55, or(and(a, 0xfffffffffffff), 0x10000000000000))
@@ -545,50 +465,19 @@ library SoftFloat {
         return a & SIZE64 > INF64;
     }
 
-    /// @return r a < b; false where one is NaN
-    function less64(uint256 a, uint256 b) internal pure returns (bool r) {
-        assembly ("memory-safe") {
-            let x := and(a, 0x7fffffffffffffff)
-            let y := and(b, 0x7fffffffffffffff)
-            let s := shr(63, a)
-            let t := shr(63, b)
-            r := and(
-                slt(add(xor(x, sub(0, s)), s), add(xor(y, sub(0, t)), t)),
-                iszero(or(gt(x, 0x7ff0000000000000), gt(y, 0x7ff0000000000000)))
-            )
-        }
+    /// @return a < b; false where one is NaN
+    function less64(uint256 a, uint256 b) internal pure returns (bool) {
+        if (isNan64(a) || isNan64(b)) return false;
+        // Of two negative numbers the larger magnitude is less; the zeros are equal.
+        if (a & b & SIGN64 != 0) return b < a;
+        return a & SIGN64 == 0 ? a < b && b & SIGN64 == 0 : (a | b) & SIZE64 != 0;
     }
 
-    /// @return r the binary64 nearest to any integer
-    function fromIntTo64(int256 i) internal pure returns (uint256 r) {
-        assembly ("memory-safe") {
-            if i {
-                let sign := slt(i, 0)
-                let x := xor(sub(i, sign), sub(0, sign))
-                let top := 0
-                if shr(32, x) {
-                    top := shl(7, lt(0xffffffffffffffffffffffffffffffff, x))
-                    top := or(top, shl(6, lt(0xffffffffffffffff, shr(top, x))))
-                    top := or(top, shl(5, lt(0xffffffff, shr(top, x))))
-                }
-                top := or(top, shl(4, lt(0xffff, shr(top, x))))
-                top := or(top, shl(3, lt(0xff, shr(top, x))))
-                top := or(
-                    top,
-                    byte(
-                        and(0x1f, shr(shr(top, x), 0x8421084210842108cc6318c6db6d54be)),
-                        0x0706060506020504060203020504030106050205030304010505030400000000
-                    )
-                )
-                switch gt(top, 52)
-                case 0 { x := shl(sub(52, top), x) }
-                default {
-                    let cut := sub(top, 52)
-                    x := shr(cut, add(add(x, sub(shl(sub(cut, 1), 1), 1)), and(shr(cut, x), 1)))
-                }
-                // An integer of 256 bits is far below the largest binary64.
-                r := or(add(shl(52, add(top, 1022)), x), shl(63, sign))
-            }
+    /// @return the binary64 nearest to any integer
+    function fromIntTo64(int256 i) internal pure returns (uint256) {
+        if (i == 0) return 0;
+        unchecked {
+            return i < 0 ? _round64(SIGN64, uint256(-i), 0) : _round64(0, uint256(i), 0);
         }
     }
 

@@ -28,11 +28,12 @@ contract StateSteps is IOneStep {
         returns (Need memory)
     {
         uint256 k = opened.length;
-        if (op == Op.STATE_DIGEST) {
-            if (k < 2) return Need(k, 0, 32);
-            return k == 2 ? Need(2, STEP_AT, STEP_TO_BUFFERS) : Need(0, 0, 0);
+        if (op == Op.STATE_DIGEST || op == Op.SAMPLED_DIGEST) {
+            uint256 roots = op == Op.STATE_DIGEST ? 2 : 3;
+            if (k < roots) return Need(k, 0, 32);
+            return k == roots ? Need(roots, STEP_AT, STEP_TO_BUFFERS) : Need(0, 0, 0);
         }
-        if (op == Op.RESULT) return _resultNeed(element, k);
+        if (op == Op.RESULT || op == Op.SAMPLED_RESULT) return _resultNeed(element, k, op == Op.SAMPLED_RESULT);
         if (op < Op.CHUNKS || op > Op.RESULT) revert NoSuchOperation(op);
         if (k > 0) return Need(0, 0, 0);
         uint256 digest = element / 32;
@@ -47,14 +48,18 @@ contract StateSteps is IOneStep {
     }
 
     /// Of a word of the digest also what says whether the step is finite.
-    function _resultNeed(uint256 element, uint256 k) private pure returns (Need memory) {
+    function _resultNeed(uint256 element, uint256 k, bool isSampled) private pure returns (Need memory) {
         if (element >= NORM_AT) {
             if (k > 0) return Need(0, 0, 0);
-            return element < LOSSES_AT ? Need(1, 0, 8) : Need(2, 4 * (element - LOSSES_AT), 4);
+            if (element < LOSSES_AT) return Need(1, 0, 8);
+            element -= LOSSES_AT;
+            if (!isSampled) return Need(2, 4 * element, 4);
+            return element % 3 == 0 ? Need(2, 4 * (element / 3), 4) : Need(4, 8 * (element / 3), 8);
         }
         if (k == 0) return Need(0, 4 * element, 4);
         if (k == 1) return Need(1, 0, 8);
-        return k == 2 ? Need(3, 0, 4) : Need(0, 0, 0);
+        if (k == 2) return Need(3, 0, 4);
+        return k == 3 && isSampled ? Need(5, 0, 8) : Need(0, 0, 0);
     }
 
     // ---- what it gives --------------------------------------------------------------------------------------------
@@ -65,13 +70,13 @@ contract StateSteps is IOneStep {
         pure
         returns (bytes memory)
     {
-        if (op == Op.RESULT) return _result(element, opened);
+        if (op == Op.RESULT || op == Op.SAMPLED_RESULT) return _result(op, element, opened);
         bytes32 digest;
         if (op == Op.CHUNKS) digest = _chunk(attributes, element / 32, opened[0]);
         else if (op == Op.TREE_LEAVES) digest = _above(0, opened[0]);
         else if (op == Op.TREE_LEVEL) digest = opened[0].length == 32 ? bytes32(opened[0]) : _above(1, opened[0]);
         else if (op == Op.TREE_ROOT) digest = _root(Operands.word(attributes, 0), bytes32(opened[0]));
-        else if (op == Op.STATE_DIGEST) digest = _state(bytes32(opened[0]), bytes32(opened[1]), opened[2]);
+        else if (op == Op.STATE_DIGEST || op == Op.SAMPLED_DIGEST) digest = _state(opened);
         else revert NoSuchOperation(op);
         return abi.encodePacked(digest[element % 32]);
     }
@@ -110,20 +115,32 @@ contract StateSteps is IOneStep {
         return top == 0 ? bytes32(0) : sha256(abi.encodePacked(uint8(2), uint64(leaves), top));
     }
 
-    /// @param context from the step to the buffers' root
-    function _state(bytes32 params, bytes32 optimiser, bytes calldata context) private pure returns (bytes32) {
+    /// @param opened roots of params and optimiser; where ids were sampled their root; the context from the step to the
+    /// buffers' root
+    function _state(bytes[] calldata opened) private pure returns (bytes32) {
+        bytes32 params = bytes32(opened[0]);
         if (params == 0) return 0;
+        bytes calldata context = opened[opened.length - 1];
         uint64 batches = uint64(uint256(bytes32(context))) + 1;
+        bytes32 buffers = bytes32(context[160:192]);
+        if (opened.length == 4) {
+            if (batches == 1) buffers = 0; // a state that goes on has those of the round before
+            buffers = sha256(abi.encodePacked("atoll.rollouts.v1", buffers, bytes32(opened[2])));
+        }
         bytes32 rng = sha256(abi.encodePacked("atoll.rng.v1", batches));
-        return sha256(abi.encodePacked("atoll.state.v1", params, optimiser, context[160:192], rng));
+        return sha256(abi.encodePacked("atoll.state.v1", params, bytes32(opened[1]), buffers, rng));
     }
 
-    function _result(uint256 element, bytes[] calldata opened) private pure returns (bytes memory) {
+    function _result(uint256 op, uint256 element, bytes[] calldata opened) private pure returns (bytes memory) {
         uint256 first = Operands.load(opened[0]);
-        if (element >= LOSSES_AT) return abi.encodePacked(uint32(first));
+        if (element >= LOSSES_AT) {
+            bool isHigh = op == Op.SAMPLED_RESULT && (element - LOSSES_AT) % 3 == 1; // of what was drawn
+            return abi.encodePacked(uint32(isHigh ? first >> 32 : first));
+        }
         if (element >= NORM_AT) return abi.encodePacked(uint32(element == NORM_AT ? first >> 32 : first));
         bool isFinite =
             (Operands.load(opened[1]) >> 52) & 0x7ff != 0x7ff && (Operands.load(opened[2]) >> 23) & 0xff != 0xff;
+        if (op == Op.SAMPLED_RESULT) isFinite = isFinite && Operands.load(opened[3]) == 0;
         return isFinite ? bytes(opened[0]) : new bytes(4);
     }
 }

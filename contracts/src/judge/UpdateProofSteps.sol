@@ -339,9 +339,7 @@ contract UpdateProofSteps is IOneStep {
             parts &= 255;
             if (parts > 128) parts = 256 - parts;
             uint256 position = parts < 64 ? parts : 128 - parts;
-            assembly ("memory-safe") {
-                entry := shr(240, mload(add(add(cosines, 32), shl(1, position))))
-            }
+            entry = int256(uint256(uint8(cosines[2 * position])) << 8 | uint8(cosines[2 * position + 1]));
             if (parts > 64) entry = -entry;
         }
     }

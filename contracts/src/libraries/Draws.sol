@@ -117,21 +117,11 @@ library Draws {
         }
     }
 
-    function ticket(bytes32 seed, uint256 index) internal pure returns (bytes32 value) {
-        assembly ("memory-safe") {
-            mstore(0, seed)
-            mstore(32, index)
-            value := keccak256(0, 64)
-        }
+    function ticket(bytes32 seed, uint256 index) internal pure returns (bytes32) {
+        return keccak256(abi.encode(seed, index));
     }
 
-    function ticket(bytes32 seed, uint256 index, uint256 part) internal pure returns (bytes32 value) {
-        assembly ("memory-safe") {
-            let free := mload(64)
-            mstore(free, seed)
-            mstore(add(free, 32), index)
-            mstore(add(free, 64), part)
-            value := keccak256(free, 96)
-        }
+    function ticket(bytes32 seed, uint256 index, uint256 part) internal pure returns (bytes32) {
+        return keccak256(abi.encode(seed, index, part));
     }
 }

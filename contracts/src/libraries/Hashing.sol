@@ -6,8 +6,8 @@ import "../types/Types.sol";
 
 /// @title Every hash that binds what someone says to a chain, a contract and a round.
 /// SPEC-ROUNDS.md, 2 and 3.
-/// @dev All fields are single words, which are laid out by hand: the same bytes as one
-/// `abi.encode`, for a third of its gas.
+/// @dev All fields are single words. Where there are more than the stack holds they stand in an array,
+/// whose `abi.encode` are the same bytes.
 library Hashing {
     bytes32 internal constant COMMIT = keccak256("atoll.commit.v2");
     bytes32 internal constant DATA = keccak256("atoll.data.v2");
@@ -15,9 +15,10 @@ library Hashing {
     bytes32 internal constant CERTIFICATE = keccak256(
         "Certificate(uint256 job,uint32 round,bytes32 seed,bytes32 votes,uint256 excluded,uint16 merged,bytes32 state,bytes cid,bytes8 loss,bytes32 statement)"
     );
-    bytes32 internal constant ROUND_RECORD = keccak256("atoll.round-record.v1");
+    bytes32 internal constant ROUND_RECORD = keccak256("atoll.round-record.v2");
     bytes32 internal constant AUDIT_REPORT = keccak256("atoll.audit-report.v1");
     bytes32 internal constant FAULT = keccak256("atoll.fault.v3");
+    bytes32 internal constant UPDATE = keccak256("atoll.update.v1");
     uint256 private constant CUT = ~uint256(type(uint32).max);
 
     struct RoundId {
@@ -30,22 +31,13 @@ library Hashing {
         return keccak256(_roundId(roundId));
     }
 
-    function dataSeed(RoundId memory roundId, bytes32 source, bytes32 beacon) internal view returns (bytes32 value) {
-        bytes32[12] memory said;
-        _into(said, DATA, roundId);
-        (said[5], said[6]) = (source, beacon);
-        assembly ("memory-safe") {
-            value := keccak256(said, 224)
-        }
+    function dataSeed(RoundId memory roundId, bytes32 source, bytes32 beacon) internal view returns (bytes32) {
+        return keccak256(abi.encode(DATA, block.chainid, roundId.rounds, roundId.jobId, roundId.round, source, beacon));
     }
 
-    function auditSeed(RoundId memory roundId, bytes32 reveals, bytes32 beacon) internal view returns (bytes32 value) {
-        bytes32[12] memory said;
-        _into(said, AUDIT, roundId);
-        (said[5], said[6]) = (reveals, beacon);
-        assembly ("memory-safe") {
-            value := keccak256(said, 224)
-        }
+    function auditSeed(RoundId memory roundId, bytes32 reveals, bytes32 beacon) internal view returns (bytes32) {
+        return
+            keccak256(abi.encode(AUDIT, block.chainid, roundId.rounds, roundId.jobId, roundId.round, reveals, beacon));
     }
 
     function committeeSeed(bytes32 previous, uint256 committeeDraw) internal pure returns (bytes32) {
@@ -60,31 +52,35 @@ library Hashing {
         address account,
         bytes32 model,
         Reveal calldata reveal
-    ) internal view returns (bytes32 value) {
-        bytes32[13] memory words; // laid out by hand: this is in every reveal
+    ) internal view returns (bytes32) {
+        bytes32[13] memory words;
         (words[0], words[1]) = (COMMIT, bytes32(block.chainid));
         (words[2], words[3]) = (bytes32(uint256(uint160(roundId.rounds))), bytes32(roundId.jobId));
         (words[4], words[5], words[6]) = (bytes32(uint256(roundId.round)), seed, bytes32(seat));
         (words[7], words[8]) = (bytes32(uint256(uint160(account))), keccak256(reveal.checkpointCommitments));
         (words[9], words[10]) = (reveal.updateRoot, model);
         (words[11], words[12]) = (reveal.keyHash, reveal.salt);
-        assembly ("memory-safe") {
-            value := keccak256(words, 416)
-        }
+        return keccak256(abi.encode(words));
     }
 
-    function accumulateReveal(bytes32 accumulator, uint256 seat, bytes32 commitment_)
+    /// @dev The same of who shows the hash of the checkpoint commitments alone.
+    function commitment(RoundId memory roundId, bytes32 seed, uint256 seat, bytes32 model, Commitment calldata shown)
         internal
-        pure
-        returns (bytes32 value)
+        view
+        returns (bytes32)
     {
-        assembly ("memory-safe") {
-            let free := mload(64)
-            mstore(free, accumulator)
-            mstore(add(free, 32), seat)
-            mstore(add(free, 64), commitment_)
-            value := keccak256(free, 96)
-        }
+        bytes32[13] memory words;
+        (words[0], words[1]) = (COMMIT, bytes32(block.chainid));
+        (words[2], words[3]) = (bytes32(uint256(uint160(roundId.rounds))), bytes32(roundId.jobId));
+        (words[4], words[5], words[6]) = (bytes32(uint256(roundId.round)), seed, bytes32(seat));
+        (words[7], words[8]) = (bytes32(uint256(uint160(shown.account))), shown.checkpoints);
+        (words[9], words[10]) = (shown.updateRoot, model);
+        (words[11], words[12]) = (shown.keyHash, shown.salt);
+        return keccak256(abi.encode(words));
+    }
+
+    function accumulateReveal(bytes32 accumulator, uint256 seat, bytes32 commitment_) internal pure returns (bytes32) {
+        return keccak256(abi.encode(accumulator, seat, commitment_));
     }
 
     /// @return the accumulator that a committee draw's votes begin with
@@ -93,15 +89,8 @@ library Hashing {
     }
 
     /// @param accumulator with its last 4 bytes zero
-    function accumulateVote(bytes32 accumulator, uint256 slot, uint256 has) internal pure returns (bytes32 value) {
-        assembly ("memory-safe") {
-            let free := mload(64)
-            mstore(free, accumulator)
-            mstore(add(free, 32), slot)
-            mstore(add(free, 64), has)
-            value := keccak256(free, 96)
-        }
-        return cut(value);
+    function accumulateVote(bytes32 accumulator, uint256 slot, uint256 has) internal pure returns (bytes32) {
+        return cut(keccak256(abi.encode(accumulator, slot, has)));
     }
 
     /// @return the word with its last 4 bytes zero
@@ -109,11 +98,11 @@ library Hashing {
         return bytes32(uint256(word) & CUT);
     }
 
-    /// @return value what a committee signs: typed data of the contract that settles
+    /// @return what a committee signs: typed data of the contract that settles
     function certificate(RoundId memory roundId, bytes32 seed, bytes32 votes, Verdict calldata v)
         internal
         view
-        returns (bytes32 value)
+        returns (bytes32)
     {
         bytes32[11] memory said;
         (said[0], said[1], said[2]) = (CERTIFICATE, bytes32(roundId.jobId), bytes32(uint256(roundId.round)));
@@ -121,21 +110,11 @@ library Hashing {
         (said[5], said[6]) = (bytes32(v.excluded), bytes32(uint256(v.merged)));
         (said[7], said[8], said[9]) = (v.state, keccak256(v.cid), bytes32(v.loss));
         said[10] = v.statement;
-        assembly ("memory-safe") {
-            value := keccak256(said, 352)
-        }
-        return TypedData.hash(roundId.rounds, value);
+        return TypedData.hash(roundId.rounds, keccak256(abi.encode(said)));
     }
 
-    /// @dev The struct's words follow one another in memory.
-    function recordHash(RoundRecord memory f) internal pure returns (bytes32 value) {
-        bytes32 tag = ROUND_RECORD;
-        assembly ("memory-safe") {
-            let free := mload(64)
-            mstore(free, tag)
-            for { let i := 0 } lt(i, 352) { i := add(i, 32) } { mstore(add(add(free, 32), i), mload(add(f, i))) }
-            value := keccak256(free, 384)
-        }
+    function recordHash(RoundRecord memory f) internal pure returns (bytes32) {
+        return keccak256(abi.encode(ROUND_RECORD, f));
     }
 
     /// @return what the contract keeps of it: 26 bytes, which share their storage word with two
@@ -145,14 +124,8 @@ library Hashing {
     }
 
     /// @dev The same of what somebody shows.
-    function shownRecordHash(RoundRecord calldata f) internal pure returns (bytes32 value) {
-        bytes32 tag = ROUND_RECORD;
-        assembly ("memory-safe") {
-            let free := mload(64)
-            mstore(free, tag)
-            calldatacopy(add(free, 32), f, 352)
-            value := keccak256(free, 384)
-        }
+    function shownRecordHash(RoundRecord calldata f) internal pure returns (bytes32) {
+        return keccak256(abi.encode(ROUND_RECORD, f));
     }
 
     function auditReport(
@@ -162,21 +135,24 @@ library Hashing {
         address account,
         bytes32 bodyHash,
         bytes32 salt
-    ) internal view returns (bytes32 value) {
-        bytes32[12] memory said;
-        _into(said, AUDIT_REPORT, roundId);
-        (said[5], said[6], said[7]) = (auditSeed_, bytes32(uint256(id)), bytes32(uint256(uint160(account))));
+    ) internal view returns (bytes32) {
+        bytes32[10] memory said;
+        (said[0], said[1]) = (AUDIT_REPORT, bytes32(block.chainid));
+        (said[2], said[3]) = (bytes32(uint256(uint160(roundId.rounds))), bytes32(roundId.jobId));
+        (said[4], said[5]) = (bytes32(uint256(roundId.round)), auditSeed_);
+        (said[6], said[7]) = (bytes32(uint256(id)), bytes32(uint256(uint160(account))));
         (said[8], said[9]) = (bodyHash, salt);
-        assembly ("memory-safe") {
-            value := keccak256(said, 320)
-        }
+        return keccak256(abi.encode(said));
     }
 
-    /// @return value keccak256 of a committee's accounts, a word each
-    function accounts(address[] memory list) internal pure returns (bytes32 value) {
-        assembly ("memory-safe") {
-            value := keccak256(add(list, 32), shl(5, mload(list)))
-        }
+    /// @return keccak256 of a committee's accounts, a word each
+    function accounts(address[] memory list) internal pure returns (bytes32) {
+        return keccak256(abi.encodePacked(list));
+    }
+
+    /// @return what is committed of an update of so many bytes, over whose pieces that is the root
+    function updateRoot(uint256 size, bytes32 pieces) internal pure returns (bytes32) {
+        return keccak256(abi.encode(UPDATE, size, pieces));
     }
 
     /// @return what the mask of a segment's work tag is
@@ -214,13 +190,6 @@ library Hashing {
     /// @return the pay of a holder's round: of one set, positions are in the order of rounds
     function positionOf(bytes32 set, uint32 round) internal pure returns (bytes32) {
         return bytes32(uint256(set) << 32 | round);
-    }
-
-    /// @dev Tag and round id, the first five words of what is hashed.
-    function _into(bytes32[12] memory said, bytes32 tag, RoundId memory roundId) private view {
-        (said[0], said[1]) = (tag, bytes32(block.chainid));
-        (said[2], said[3]) = (bytes32(uint256(uint160(roundId.rounds))), bytes32(roundId.jobId));
-        said[4] = bytes32(uint256(roundId.round));
     }
 
     function _roundId(RoundId memory roundId) private view returns (bytes memory) {

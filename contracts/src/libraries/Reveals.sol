@@ -82,16 +82,10 @@ library Reveals {
     /// @return what an auditor whose work tags all match says of the seat
     function validDigest(Reveal calldata reveal, bytes32 key, address auditor) internal pure returns (bytes32) {
         uint256 count = segments(reveal);
-        bytes memory said = new bytes(20 + 32 * count);
-        assembly ("memory-safe") {
-            mstore(add(said, 32), shl(96, auditor))
-        }
+        bytes32[] memory tags = new bytes32[](count);
         for (uint256 i = 0; i < count; i++) {
-            bytes32 tag = workTagAt(reveal, i, key);
-            assembly ("memory-safe") {
-                mstore(add(add(said, 52), mul(i, 32)), tag)
-            }
+            tags[i] = workTagAt(reveal, i, key);
         }
-        return keccak256(said);
+        return keccak256(abi.encodePacked(auditor, tags));
     }
 }

@@ -7,15 +7,10 @@ library Tally {
 
     /// @dev Adds one word to the counts, at most 63 of them: a ripple of half adders.
     function add(uint256[6] memory planes, uint256 word) internal pure {
-        assembly ("memory-safe") {
-            for {
-                let at_ := planes
-                let end := add(planes, 192) // six planes
-            } and(gt(word, 0), lt(at_, end)) { at_ := add(at_, 32) } {
-                let plane := mload(at_)
-                mstore(at_, xor(plane, word))
-                word := and(plane, word)
-            }
+        for (uint256 p = 0; word != 0 && p < PLANES; p++) {
+            uint256 plane = planes[p];
+            planes[p] = plane ^ word;
+            word &= plane;
         }
     }
 

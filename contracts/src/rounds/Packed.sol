@@ -13,7 +13,7 @@ struct Head {
     uint8 streak; // of rounds that merged nothing
     bool isCancelled;
     bool isSeeded; // the audit seed is fixed
-    uint40 beacon; // block whose hash draws: in MERGE the audit, in WAITING the first committee (0: none yet)
+    uint40 noted; // block whose seed draws: in MERGE the audit, in WAITING the first committee (0: none yet)
     uint16 segments; // of a whole round; as in the shape
     uint32 signing; // of a committee draw: the seconds before its deadline in which no vote is taken any more
     uint32 train; // seconds; as in the windows
@@ -81,7 +81,8 @@ struct Shape {
     uint16 seatBits; // width of a row of seats
     uint16 slotBits;
     bool hasPartials; // somebody ever revealed fewer than all segments
-    uint40 finalAfter; // seconds from a settlement to the end of its window, where AUDIT takes one auditSeconds
+    uint24 finalAfter; // seconds from a settlement to the end of its window, where AUDIT takes one auditSeconds
+    bool isSeasoned; // somebody was ever drawn more rarely
 }
 
 /// One word of a settled round.
@@ -93,8 +94,9 @@ struct Settlement {
 
 /// @title What of a job lies in one word each, read and written at once.
 /// @dev The compiler reads a packed struct field by field, a warm read of the same word each: 1,700
-/// gas for twelve of them. The first field lies in the lowest bits. Values in memory are within
-/// their types, since the compiler cleans them.
+/// gas for twelve of them, and `Rounds` would be 2,500 bytes larger than a contract may be. The first
+/// field lies in the lowest bits. Values in memory are within their types, since the compiler cleans
+/// them.
 library Packed {
     function peek(Head storage at_) internal view returns (HeadWord h) {
         assembly ("memory-safe") {
@@ -113,7 +115,7 @@ library Packed {
             mstore(add(h, 160), and(shr(104, word), 0xff)) // streak
             mstore(add(h, 192), and(shr(112, word), 0xff)) // isCancelled
             mstore(add(h, 224), and(shr(120, word), 0xff)) // isSeeded
-            mstore(add(h, 256), and(shr(128, word), 0xffffffffff)) // beacon
+            mstore(add(h, 256), and(shr(128, word), 0xffffffffff)) // noted
             mstore(add(h, 288), and(shr(168, word), 0xffff)) // segments
             mstore(add(h, 320), and(shr(184, word), 0xffffffff)) // signing
             mstore(add(h, 352), and(shr(216, word), 0xffffffff)) // train
@@ -131,7 +133,7 @@ library Packed {
             word := or(word, shl(104, mload(add(h, 160)))) // streak
             word := or(word, shl(112, mload(add(h, 192)))) // isCancelled
             word := or(word, shl(120, mload(add(h, 224)))) // isSeeded
-            word := or(word, shl(128, mload(add(h, 256)))) // beacon
+            word := or(word, shl(128, mload(add(h, 256)))) // noted
             word := or(word, shl(168, mload(add(h, 288)))) // segments
             word := or(word, shl(184, mload(add(h, 320)))) // signing
             word := or(word, shl(216, mload(add(h, 352)))) // train
@@ -156,7 +158,8 @@ library Packed {
             mstore(add(s, 320), and(shr(176, word), 0xffff)) // seatBits
             mstore(add(s, 352), and(shr(192, word), 0xffff)) // slotBits
             mstore(add(s, 384), and(shr(208, word), 0xff)) // hasPartials
-            mstore(add(s, 416), shr(216, word)) // finalAfter
+            mstore(add(s, 416), and(shr(216, word), 0xffffff)) // finalAfter
+            mstore(add(s, 448), shr(240, word)) // isSeasoned
         }
     }
 
@@ -172,15 +175,6 @@ library Packed {
             mstore(add(w, 192), and(shr(192, word), 0xffffffff)) // window
             mstore(add(w, 224), and(shr(224, word), 0xffffff)) // repeatedRound
             mstore(add(w, 256), shr(248, word)) // repeats
-        }
-    }
-
-    function load(Settlement storage at_) internal view returns (Settlement memory s) {
-        assembly ("memory-safe") {
-            let word := sload(at_.slot)
-            mstore(s, and(word, 0xffffffffff)) // settledAt
-            mstore(add(s, 32), and(shr(40, word), 0xff)) // audits
-            mstore(add(s, 64), shl(48, shr(48, word))) // record
         }
     }
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {IBeacon} from "../interfaces/IBeacon.sol";
+import {IConfig} from "../interfaces/IConfig.sol";
 import {Earned} from "../interfaces/IHooks.sol";
+import {IJobs} from "../interfaces/IJobs.sol";
 import {IRoundsEvents} from "../interfaces/IRoundsEvents.sol";
 import {Bits} from "../libraries/Bits.sol";
 import {Draws} from "../libraries/Draws.sol";
@@ -18,7 +21,6 @@ import {Head, Packed, Settlement, Shape, Windows} from "./Packed.sol";
 abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
     using Bits for uint256;
     using Packed for Head;
-    using Packed for Settlement;
     using Packed for Shape;
     using Packed for Windows;
 
@@ -33,8 +35,6 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
         address account;
         uint32 id;
         uint32 from;
-        uint24 seasonedFrom; // the round from which a provider is drawn more rarely, by
-        uint8 steps; // of the table, in the low half; in the high one what it was before
     }
 
     struct Job {
@@ -54,7 +54,7 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
         bytes32 reveals;
         bytes32 votes; // 28 bytes of the accumulator, then who of the committee has spoken, by rank
         uint256 ready;
-        uint256 noted; // the pool as of the beacon, while the job waits, less who left since
+        uint256 noted; // the pool as of the noted block, while the job waits, less who left since
         uint256 poolIn;
         uint256 poolOut;
         uint256 committee;
@@ -73,6 +73,7 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
         mapping(uint256 seat => bytes32) commitments;
         mapping(uint256 slot => Occupant) pool;
         mapping(uint256 slot => Occupant) poolBefore;
+        mapping(uint256 word => uint256) steps; // SeatSteps
     }
 
     uint256 internal constant MAX_CID_BYTES = 128;
@@ -80,12 +81,15 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
     uint256 internal constant MAX_AUDITS = 16;
     uint256 internal constant MAX_STREAK = 3;
     uint256 internal constant MAX_REPEATS = 3; // of phases of a round, and committee draws whose silence counts for nobody
+    uint256 internal constant MOST_DRAWS = 60_000; // fewer than their number has room for
     bytes32 internal constant NONE = bytes32(uint256(1)); // not zero, since a word that was zero is dearer to write
 
     address public immutable jobs;
+    IBeacon public immutable beacon;
     address public members;
     address public audits;
     address public lateVotes;
+    address public strikes;
     mapping(uint256 jobId => Job) internal _jobs;
 
     error UnknownJob(uint256 jobId);
@@ -96,10 +100,11 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
     error NotYourSeat(uint16 seat, address holder, address caller);
     error NotYourSlot(uint16 slot, address member, address caller);
     error NotWaitedFor(uint16 seat, uint256 waiting);
-    error Unseeded(uint256 beacon, uint256 block_);
+    error Unseeded(uint256 noted, uint256 block_);
 
     constructor(address jobs_) {
         jobs = jobs_;
+        beacon = IBeacon(IConfig(IJobs(jobs_).config()).beacon());
     }
 
     function _job(uint256 jobId) internal view returns (Job storage j) {
@@ -134,6 +139,21 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
         return uint256(j.shape.expiry) + w.train + w.reveal + 2 * uint256(w.merge);
     }
 
+    /// @dev Members that vote and never sign would else hold the bonds of all others until the expiry. It is the end of the
+    /// job, and not of who leaves alone: that one would get out of a round that has drawn it for an audit.
+    /// @return whether, at a committee draw's deadline, no other one follows it
+    function _isOverdue(Job storage j, Head memory h) internal view returns (bool) {
+        if (block.timestamp >= j.shape.expiry) return true;
+        if (!h.isCancelled && (j.seated & ~j.held) | (j.ready & j.poolOut) == 0) return false;
+        uint256 merge = j.windows.merge;
+        uint256 draws = 2 + (j.shape.finalAfter + merge - 1) / merge;
+        if (draws > MOST_DRAWS) draws = MOST_DRAWS;
+        uint256 over = uint256(h.committeeDraw) + 1;
+        if (over < draws) return false;
+        // Where most were silent, the chain may have stood still: they say what is to be paid.
+        return over >= draws + MAX_REPEATS || 2 * uint256(uint32(uint256(j.votes))).popcount() > j.committee.popcount();
+    }
+
     function _member(Job storage j, uint256 slot, uint32 round) internal view returns (Occupant memory o) {
         o = j.pool[slot];
         return o.from <= round ? o : j.poolBefore[slot];
@@ -141,18 +161,7 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
 
     function _accountAt(Job storage j, uint256 slot, uint32 round) internal view returns (address) {
         Occupant storage o = j.pool[slot];
-        uint256 word; // read once: account, id, from
-        assembly ("memory-safe") {
-            word := sload(o.slot)
-        }
-        return uint32(word >> 192) <= round ? address(uint160(word)) : j.poolBefore[slot].account;
-    }
-
-    /// @return steps of the table that a seat has come down by in a round, as of its opening: what has changed since, when
-    /// its audit seed may be known, is of later ones
-    function _stepsOf(Job storage j, uint256 seat, uint32 round) internal view returns (uint256) {
-        Occupant storage o = j.seats[seat];
-        return o.seasonedFrom > round ? o.steps >> 4 : o.steps & 15;
+        return o.from <= round ? o.account : j.poolBefore[slot].account;
     }
 
     // --- opening, waiting, ending ---
@@ -217,7 +226,7 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
     }
 
     function _wait(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {
-        (h.phase, h.deadline, h.beacon) = (Phase.WAITING, 0, 0);
+        (h.phase, h.deadline, h.noted) = (Phase.WAITING, 0, 0);
         (j.seated, j.waiting) = (0, 0);
         j.head.store(h);
         _logBehind(jobId, abi.encode(Waiting.selector, jobId, h.round), abi.encode(missed));
@@ -250,22 +259,27 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
         _logBehind(jobId, abi.encode(RevealOpened.selector, jobId, h.round), abi.encode(committed, h.deadline));
     }
 
-    /// @dev By the hash of the block in which MERGE opened: what was done up to it could not suit
-    /// it, and nothing done later changes it. The chain forgets a hash after 256 blocks: where
-    /// nobody has asked for so long, it is this block's.
+    /// @dev By the beacon's seed of the block in which MERGE opened: what was done up to it could not
+    /// suit it, and nothing done later changes it. Where that is lost, it is this block's.
     /// @return whether it is fixed
     function _seedAudit(uint256 jobId, Job storage j, Head memory h) internal returns (bool) {
         if (h.isSeeded) return true;
-        if (block.number == h.beacon) return false;
-        bytes32 beacon = blockhash(h.beacon);
-        if (beacon == 0) h.beacon = uint40(block.number);
+        (bytes32 drawn, bool isLost) = beacon.seedOf(h.noted);
+        if (isLost) _note(h);
+        else if (drawn == 0) return false;
         else h.isSeeded = true;
         j.head.store(h);
-        if (beacon == 0) return false;
-        bytes32 seed = Hashing.auditSeed(_roundId(jobId, h.round), j.reveals, beacon);
+        if (isLost) return false;
+        bytes32 seed = Hashing.auditSeed(_roundId(jobId, h.round), j.reveals, drawn);
         j.auditSeed = seed;
         _log(jobId, abi.encode(AuditSeeded.selector, jobId, h.round), abi.encode(seed));
         return true;
+    }
+
+    /// @dev What is fixed in this block will be drawn by its seed.
+    function _note(Head memory h) internal {
+        h.noted = uint40(block.number);
+        beacon.note();
     }
 
     /// @return whether so many of a committee were silent that nobody's silence counts
@@ -302,7 +316,7 @@ abstract contract RoundsBase is IRoundsEvents, EventLog, Wired {
     }
 
     function _auditEnd(Job storage j, uint32 round) internal view returns (uint256) {
-        Settlement memory s = j.settled[round].load();
+        Settlement memory s = j.settled[round];
         return uint256(s.settledAt) + uint256(s.audits) * j.windows.audit;
     }
 }

@@ -7,6 +7,7 @@ import {Rows} from "../libraries/Rows.sol";
 import "../types/Types.sol";
 import {Head, Packed, Shape, Windows} from "./Packed.sol";
 import {RoundsBase} from "./RoundsBase.sol";
+import {SeatSteps} from "./SeatSteps.sol";
 
 /// @title What escrow, members and audits tell the rounds contract. IHooks.sol says what each does.
 /// @dev Runs by delegate call from `Rounds`; called directly it knows no job.
@@ -14,6 +15,7 @@ contract RoundsMembership is RoundsBase {
     using Bits for uint256;
     using Packed for Head;
     using Packed for Shape;
+    using SeatSteps for mapping(uint256 => uint256);
 
     uint32 private constant SIGNING_PART = 4;
 
@@ -24,6 +26,7 @@ contract RoundsMembership is RoundsBase {
     error MergeRuns(uint256 jobId);
     error JobClosed(uint256 jobId);
     error NothingEarned(uint16 seat, uint32 round);
+    error NobodySigned(uint32 round);
 
     constructor(address jobs_) RoundsBase(jobs_) {}
 
@@ -56,7 +59,7 @@ contract RoundsMembership is RoundsBase {
         // A merge that bears nobody has everybody audited.
         if (t.f != 0) (s.auditRate, s.lastRate) = (t.auditRate, t.lastRate);
         s.segments = uint16(t.steps / t.segmentSteps);
-        s.finalAfter = uint40(t.auditSeconds) + t.openSeconds + t.keySeconds + t.windowSeconds;
+        s.finalAfter = uint24(uint256(t.auditSeconds) + t.openSeconds + t.keySeconds + t.windowSeconds); // 60 days
         (s.seatBits, s.slotBits) = (uint16(Rows.width(t.seats)), uint16(Rows.width(t.slots)));
         j.shape = s;
         j.earned.dutiesLeft = uint32(Draws.mostDuties(t)); // fewer than 2^24 rounds of 256 seats
@@ -81,7 +84,8 @@ contract RoundsMembership is RoundsBase {
         // A round that is void opens again under its number, and then with who came while it ran.
         // From MERGE on none is.
         from = h.phase == Phase.MERGE ? h.round + 1 : h.round;
-        j.seats[seat] = Occupant(account, id, from, 0, 0);
+        j.seats[seat] = Occupant(account, id, from);
+        if (j.shape.isSeasoned) j.steps.clear(seat);
         j.held |= Bits.bit(seat);
         j.head.hasMoved = true;
         if (j.shape.hasPartials) {
@@ -121,10 +125,8 @@ contract RoundsMembership is RoundsBase {
 
     function season(uint256 jobId, uint16 seat, uint8 steps) external only(members) returns (uint32 from) {
         Job storage j = _jobs[jobId];
-        Occupant storage o = j.seats[seat];
-        from = _nextRound(j.head.load());
-        uint8 before = from > o.seasonedFrom ? o.steps << 4 : o.steps & 0xf0;
-        (o.seasonedFrom, o.steps) = (uint24(from), before | steps);
+        if (!j.shape.isSeasoned) j.shape.isSeasoned = true;
+        return j.steps.set(seat, steps, _nextRound(j.head.load()));
     }
 
     function enter(uint256 jobId, uint16 slot_, address account, uint32 id)
@@ -140,7 +142,7 @@ contract RoundsMembership is RoundsBase {
         from = h.phase == Phase.WAITING && j.poolOut.has(slot_) ? h.round + 1 : _nextRound(h);
         Occupant memory before = j.pool[slot_];
         if (before.from < from) j.poolBefore[slot_] = before;
-        j.pool[slot_] = Occupant(account, id, from, 0, 0);
+        j.pool[slot_] = Occupant(account, id, from);
     }
 
     function setReady(uint256 jobId, uint16 slot_) external only(members) {
@@ -177,6 +179,19 @@ contract RoundsMembership is RoundsBase {
         Rows.set(j.pay, bits, round, pay);
         Rows.set(j.lost, bits, round, lost);
         _log(jobId, abi.encode(PayChanged.selector, jobId, round), abi.encode(pay));
+    }
+
+    /// @dev A job that waits has no boundary to wait for.
+    function strike(uint256 jobId, uint32 round, address by) external only(strikes) returns (uint256 signers) {
+        Job storage j = _jobs[jobId];
+        signers = Rows.get(j.signed, j.shape.slotBits, round);
+        if (signers == 0) revert NobodySigned(round);
+        Rows.set(j.signed, j.shape.slotBits, round, 0);
+        Head memory h = j.head.load();
+        if (round + 1 == h.round && j.digest != 0) j.digest = 0;
+        _log(jobId, abi.encode(MergeStruck.selector, jobId, round, by), abi.encode(signers));
+        if (h.phase == Phase.WAITING) _close(jobId, j, h, JobStatus.CANCELLED);
+        else if (h.phase != Phase.CLOSED) j.head.isCancelled = true;
     }
 
     // --- parts ---

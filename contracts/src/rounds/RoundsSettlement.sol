@@ -11,6 +11,7 @@ import {Tally} from "../libraries/Tally.sol";
 import "../types/Types.sol";
 import {Head, Packed, Settlement, Shape} from "./Packed.sol";
 import {RoundsBase} from "./RoundsBase.sol";
+import {SeatSteps} from "./SeatSteps.sol";
 
 /// @title From a committee's votes to the next round: what was available, what was merged, who may
 /// be paid.
@@ -62,8 +63,10 @@ contract RoundsSettlement is RoundsBase {
         Job storage j = _jobs[jobId];
         Head memory h = j.head.load();
         Count memory c = _count(j, h, slots, has);
-        uint256 due = h.deadline > j.shape.expiry ? h.deadline : j.shape.expiry;
-        if (block.timestamp < due) revert StillOpen(due, block.timestamp);
+        if (block.timestamp < h.deadline || !_isOverdue(j, h)) {
+            uint256 due = h.deadline > j.shape.expiry ? h.deadline : j.shape.expiry;
+            revert StillOpen(due, block.timestamp);
+        }
         Verdict memory none;
         none.state = j.model;
         c.ready = j.ready;
@@ -129,13 +132,7 @@ contract RoundsSettlement is RoundsBase {
         (bytes32 accumulator, uint256 spoke) = (c.votes, 0);
         unchecked {
             for (uint256 i = 0; i < has.length; i++) {
-                uint256 slot;
-                uint256 vote;
-                assembly ("memory-safe") {
-                    // both are as long, which the caller has asked
-                    slot := byte(0, calldataload(add(slots.offset, i)))
-                    vote := calldataload(add(has.offset, shl(5, i)))
-                }
+                (uint256 slot, uint256 vote) = (uint8(slots[i]), has[i]);
                 accumulator = Hashing.accumulateVote(accumulator, slot, vote);
                 spoke |= 1 << slot;
                 Tally.add(planes, vote);
@@ -186,13 +183,11 @@ contract RoundsSettlement is RoundsBase {
     {
         uint256 committee = c.ready = j.committee;
         uint256 size = committee.popcount();
-        accounts = new address[](size);
         if (shown.length == size) {
-            assembly ("memory-safe") {
-                calldatacopy(add(accounts, 32), shown.offset, shl(5, size))
-            }
+            accounts = shown;
             if (Hashing.accounts(accounts) == j.accounts) return accounts;
         }
+        accounts = new address[](size);
         c.ready = j.ready;
         uint256 i;
         unchecked {
@@ -214,10 +209,11 @@ contract RoundsSettlement is RoundsBase {
         bytes32 digest,
         uint256 signers
     ) private {
-        if (!_seedAudit(jobId, j, h)) revert Unseeded(h.beacon, block.number);
+        if (!_seedAudit(jobId, j, h)) revert Unseeded(h.noted, block.number);
         _noteSilent(j, h, c.spoke);
         Shape memory s = j.shape.load();
         RoundRecord memory f = _recordOf(j, h.round, c, v.excluded);
+        f.certificate = digest;
         if (signers != f.committee) j.digest = digest; // else nobody is left to sign it
         Rows.set(j.pay, s.seatBits, h.round, f.available);
         if (f.available != f.revealed) Rows.set(j.lost, s.seatBits, h.round, f.revealed & ~f.available);
@@ -248,7 +244,8 @@ contract RoundsSettlement is RoundsBase {
     function _noteTimes(Job storage j, Head memory h, Shape memory s, RoundRecord memory f) private {
         Earned memory e = j.earned;
         bool isLast = h.round + 1 == s.rounds;
-        uint256 count = _draw(j, h.round, f, e, isLast ? s.lastRate : s.auditRate);
+        uint256 rate = isLast ? s.lastRate : s.auditRate;
+        uint256 count = _draw(j, h.round, f, e, rate, s.isSeasoned && rate != 0);
         uint256 windows = 1;
         if (isLast && count > 1) {
             uint256 ready = f.ready.popcount();
@@ -263,15 +260,16 @@ contract RoundsSettlement is RoundsBase {
 
     /// @dev One of the excluded is audited in any case, from what the escrow holds for its round.
     /// Who gets itself excluded takes no audits away from others.
+    /// @param isSeasoned whether some are drawn more rarely than at the rate
     /// @return count of the round's duties
-    function _draw(Job storage j, uint32 round, RoundRecord memory f, Earned memory e, uint256 rate)
+    function _draw(Job storage j, uint32 round, RoundRecord memory f, Earned memory e, uint256 rate, bool isSeasoned)
         private
         view
         returns (uint256 count)
     {
         uint256 sure = f.excluded == 0 ? 0 : Draws.oneOf(f.auditSeed, f.excluded);
         uint256 drawn = Draws.seats(f.auditSeed, f.revealed, rate) & ~sure;
-        if (rate != 0) drawn ^= _spared(j, round, f.auditSeed, drawn, rate);
+        if (isSeasoned) drawn ^= _spared(j, round, f.auditSeed, drawn, rate);
         count = drawn.popcount();
         if (count > e.dutiesLeft) (drawn, count) = (Draws.atMost(drawn, e.dutiesLeft), e.dutiesLeft);
         e.dutiesLeft -= uint32(count);
@@ -280,15 +278,21 @@ contract RoundsSettlement is RoundsBase {
         f.drawn = drawn | sure;
     }
 
+    /// @dev By what seats had come down by when the round opened: what has changed since, when its audit seed may be known,
+    /// is of later ones.
     /// @return spared seats of those drawn at a rate whose holders have more to lose, and are not drawn at their own
     function _spared(Job storage j, uint32 round, bytes32 auditSeed, uint256 drawn, uint256 rate)
         private
         view
         returns (uint256 spared)
     {
+        (uint256 number, uint256 word) = (type(uint256).max, 0);
         for (; drawn != 0; drawn &= drawn - 1) {
             uint256 seat = drawn.lowest();
-            uint256 lower = rate + _stepsOf(j, seat, round);
+            if (SeatSteps.wordOf(seat) != number) {
+                (number, word) = (SeatSteps.wordOf(seat), j.steps[SeatSteps.wordOf(seat)]);
+            }
+            uint256 lower = rate + SeatSteps.stepsIn(word, seat, round);
             if (lower == rate) continue;
             if (lower > LOWEST_RATE) lower = LOWEST_RATE;
             if (!Draws.isDrawn(auditSeed, seat, lower)) spared |= Bits.bit(seat);

@@ -34,7 +34,8 @@ enum MissedDuty {
     AUDIT, // no audit report, not opened, or a duty excluded
     DIGEST,
     DROPPED, // an accusation that was not played
-    EQUIVOCATED
+    EQUIVOCATED,
+    MISMERGED // it signed a merge that is not what the updates give
 }
 
 struct Terms {
@@ -79,6 +80,15 @@ struct Reveal {
     bytes updateCid;
 }
 
+/// What a commitment binds beside round, seat and model: a reveal without what no merge reads.
+struct Commitment {
+    address account;
+    bytes32 checkpoints; // keccak of the checkpoint commitments
+    bytes32 updateRoot;
+    bytes32 keyHash;
+    bytes32 salt;
+}
+
 /// What a committee's certificate says beside the round id, the seed and the votes.
 struct Verdict {
     uint256 excluded; // available seats that were not merged: accused or named
@@ -109,6 +119,7 @@ struct RoundRecord {
     uint256 ready; // the pool
     uint256 committee;
     uint256 drawn; // seats that are audited
+    bytes32 certificate; // digest that the committee signed; zero where there is none
 }
 
 /// Unix seconds of a settled round; zeros before.

@@ -201,22 +201,52 @@ contract JudgeTest is Network {
         same(jobs.creditOf(jobId, verifier(id - 1)), 0, "no fee");
     }
 
-    /// An honest accuser that a full queue keeps out is not one that dropped its accusation.
-    function test_whoFindsTheQueueFullHasPlayed() public allHome {
-        bytes memory e = abi.encode(evidenceFor(jobId, 1, 3, 0));
-        vm.prank(OUTSIDER);
-        vm.expectRevert(abi.encodeWithSelector(GameQueue.QueueHasRoom.selector, 0, 5));
-        real.crowdedOut(e);
-        for (uint256 i = 0; i < 6; i++) {
-            challenge(1, 3, 10 ether, address(uint160(0x100 + i)));
+    /// @return seat of another job, in which everybody is audited
+    /// @return id of its auditor in round 3
+    /// @return body that it opened: it accuses the seat
+    function accused() private returns (uint16 seat, uint32 id, bytes memory body) {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.f, t.program) = (6, 0, program());
+        jobId = start(t, 4, 3);
+        for (uint256 r = 0; r < 4; r++) {
+            play(jobId);
         }
-        bytes32 position = Hashing.positionOf(Hashing.setOf(jobId, Role.PROVIDER, 4), 1);
-        bytes32 accusation = keccak256(abi.encode(OUTSIDER, position, uint32(0), false));
-        check(!real.wasChallenged(accusation), "not yet");
-        vm.prank(OUTSIDER);
+        (seat, id) = (1, 1);
+        while (!dutiesOf(jobId, 3, uint16(id - 1)).has(seat)) id++;
+        body = abi.encodePacked(uint8(seat), uint16(5), keccak256("mine"));
+        auditReportBody(jobId, 3, id, body);
+        vm.warp(rounds.timesOf(jobId, 3).auditEnd);
+        openBody(jobId, 3, id, body);
+    }
+
+    function owes(address by, bytes memory e, uint32 id, bytes memory body, bytes4 refused) private {
+        token.transfer(by, 10 ether);
+        vm.startPrank(by);
+        token.approve(address(real), 10 ether);
+        if (refused != 0) vm.expectPartialRevert(refused);
+        real.challengeOwed(e, 10 ether, id, body);
+        vm.stopPrank();
+    }
+
+    /// What a drawn auditor said of a seat has room before whatever anybody bid.
+    function test_anAccusationHasRoomInAFullQueue() public allHome {
+        (uint16 seat, uint32 id, bytes memory body) = accused();
+        for (uint256 i = 0; i < 6; i++) {
+            challenge(2, seat, 100 ether, address(uint160(0x100 + i)));
+        }
+        bytes memory e = abi.encode(evidenceFor(jobId, 3, seat, 5));
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.QueueHasRoom.selector, 1, 6));
         real.crowdedOut(e);
-        check(real.wasChallenged(accusation), "it would have");
-        same(real.openGames(position), 6, "and holds nothing up");
+        address account = verifier(id - 1);
+        bytes4 notOwed = GameQueue.NotOwed.selector;
+        owes(OUTSIDER, e, id, body, notOwed);
+        owes(account, abi.encode(evidenceFor(jobId, 3, seat, 4)), id, body, notOwed);
+        owes(account, abi.encode(evidenceFor(jobId, 2, seat, 5)), id, body, Audits.WrongBody.selector);
+        owes(account, e, id, body, 0);
+        bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, uint32(seat) + 1);
+        check(real.wasChallenged(keccak256(abi.encode(account, Hashing.positionOf(set, 3), uint32(5), false))), "it");
+        same(real.openGames(set), 6, "one was pushed out");
+        owes(account, e, id, body, notOwed);
     }
 
     function drawnSeat() internal view returns (uint256 seat) {

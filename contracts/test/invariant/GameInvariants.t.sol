@@ -24,7 +24,7 @@ contract GameInvariantsTest is Check {
     }
 
     function targetSelectors() external view returns (FuzzSelector[] memory targets) {
-        bytes4[] memory selectors = new bytes4[](7);
+        bytes4[] memory selectors = new bytes4[](9);
         selectors[0] = GameHandler.challengeOne.selector;
         selectors[1] = GameHandler.moveOne.selector;
         selectors[2] = GameHandler.moveOne.selector;
@@ -32,6 +32,8 @@ contract GameInvariantsTest is Check {
         selectors[4] = GameHandler.timeoutOne.selector;
         selectors[5] = GameHandler.wait.selector;
         selectors[6] = GameHandler.withdrawOne.selector;
+        selectors[7] = GameHandler.nameOne.selector;
+        selectors[8] = GameHandler.owedOne.selector;
         targets = new FuzzSelector[](1);
         targets[0] = FuzzSelector(address(handler), selectors);
     }
@@ -41,18 +43,30 @@ contract GameInvariantsTest is Check {
         same(handler.held(), handler.due(), "held = open bonds + owed");
     }
 
-    function invariant_P64_oneGameAtATimeAndAtMostFiveWait() external view {
+    function invariant_P64_threeArePlayedAtMostAndSixOpen() external view {
         (uint256[6] memory played, uint256[6] memory waiting, uint256[6] memory open) = handler.queues();
         for (uint256 i = 0; i < 6; i++) {
-            atMost(played[i], 1, "played");
-            atMost(waiting[i], 5, "waiting");
-            check(played[i] == 1 || waiting[i] == 0, "somebody plays while others wait");
-            same(open[i], played[i] + waiting[i], "open games by position");
+            atMost(played[i], 3, "played");
+            atMost(played[i] + waiting[i], 6, "open");
+            check(played[i] > 0 || waiting[i] == 0, "somebody plays while others wait");
+            same(open[i], played[i] + waiting[i], "as the game counts them");
         }
+    }
+
+    function invariant_P64_openGamesOfAnAccountAboutABondAreCounted() external view {
+        check(!handler.anyMiscount(), "open games of an account about a bond");
+    }
+
+    function invariant_P64_whatIsOwedIsPlayedOnce() external view {
+        check(!handler.anyOwedTwice(), "owed games of an account about a claim");
     }
 
     function invariant_P34_P62_aProofDecidesRightly() external view {
         check(!handler.anyWrongVerdict(), "verdict");
+    }
+
+    function invariant_P63_aHoldersClockRunsInOneGameAtATime() external view {
+        check(!handler.anyWrongClock(), "clocks and places");
     }
 
     function invariant_P63_noClockRunsBeyondTheEnd() external view {

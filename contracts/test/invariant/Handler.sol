@@ -24,9 +24,11 @@ contract Handler is Network {
     address[] internal accounts; // a provider's and a verifier's of each
     uint256 public paidOut; // tokens that claims sent
     uint256 public done; // actions that were not refused
+    uint256 public withheld; // fees that wait for a game, or did
     uint256 public forged; // settlements by who was a committee before
     bool private _isTrying;
     mapping(uint256 jobId => Claim[]) internal open; // games
+    mapping(bytes32 position => uint64) internal gameAbout; // the newest
     mapping(uint256 jobId => mapping(uint32 round => bytes32)) internal finalRows;
     mapping(uint256 jobId => address[]) private _before; // the last committee that settled
 
@@ -281,6 +283,18 @@ contract Handler is Network {
         audits.contest(shown, member, bodies[jobId][r][member], key);
     }
 
+    /// @dev The fee of who called a seat valid waits for a game about it.
+    function withholdOne(uint256 i, uint256 which, uint256 id) external tried {
+        uint256 jobId = pick(i);
+        Claim memory c = open[jobId][which % open[jobId].length];
+        uint32 member = aMember(i, id);
+        vm.prank(OUTSIDER);
+        audits.withhold(
+            jobId, c.round, member, uint32(uint256(c.set)), gameAbout[c.position], bodies[jobId][c.round][member]
+        );
+        withheld++;
+    }
+
     function settleContestOne(uint256 i, uint256 round, uint256 id, uint256 seatId) external tried {
         audits.settleContest(pick(i), aRound(i, round), aMember(i, id), uint32(within(seatId, 1, 12)));
     }
@@ -312,7 +326,9 @@ contract Handler is Network {
         uint256 jobId = pick(i);
         uint32 r = aRound(i, round);
         Evidence memory e = evidenceFor(jobId, r == 0 ? 1 : r, uint16(seat % 4), uint32(segment % 8));
-        open[jobId].push(game.challenge(abi.encode(e)));
+        Claim memory c = game.challenge(abi.encode(e));
+        open[jobId].push(c);
+        gameAbout[c.position] = uint64(game.games());
     }
 
     function endGame(uint256 i, uint256 which, bool slashes) external tried {

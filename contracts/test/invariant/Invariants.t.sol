@@ -28,7 +28,7 @@ contract InvariantsTest is Check {
 
     /// @dev Rounds go on most of the time, so that there is something to be about.
     function targetSelectors() external view returns (FuzzSelector[] memory targets) {
-        bytes4[] memory s = new bytes4[](36);
+        bytes4[] memory s = new bytes4[](37);
         for (uint256 i = 0; i < 12; i++) {
             s[i] = Handler.step.selector;
         }
@@ -49,6 +49,7 @@ contract InvariantsTest is Check {
         (Handler.challengeOne.selector, Handler.endGame.selector, Handler.claimOne.selector, Handler.creditOne.selector);
         (s[32], s[33], s[34], s[35]) =
         (Handler.burnOne.selector, Handler.refundOne.selector, Handler.sinkAll.selector, Handler.cancelOne.selector);
+        s[36] = Handler.withholdOne.selector;
         targets = new FuzzSelector[](1);
         targets[0] = FuzzSelector(address(handler), s);
     }
@@ -110,6 +111,25 @@ contract InvariantsTest is Check {
         atMost(4, missedDuties, "missedDuties");
         atMost(2, opened, "audit reports opened");
         atMost(1, handler.paidOut(), "paid");
+        handler.drain();
+    }
+
+    /// A fee waits for a game about what its auditor called valid, which a random play rarely comes to.
+    function test_theHandlerLetsFeesWait() public {
+        for (uint256 settled = 0; settled < 2; (settled,,,) = handler.progress()) {
+            handler.step(0, 0, 1);
+        }
+        for (uint256 slot = 0; slot < 3; slot++) {
+            handler.auditReportOne(0, 1, slot, 1);
+        }
+        handler.skip(200);
+        handler.openAll(0, 23);
+        handler.challengeOne(0, 1, 2, 3);
+        for (uint256 slot = 0; slot < 3; slot++) {
+            handler.withholdOne(0, 0, slot);
+        }
+        same(handler.withheld(), 1, "the fee of the seat's auditor");
+        handler.endGame(0, 0, true);
         handler.drain();
     }
 

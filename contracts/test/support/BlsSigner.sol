@@ -22,7 +22,7 @@ library BlsSigner {
     }
 
     function sign(uint256 secret, bytes32 message, bytes32 domain) internal view returns (bytes memory) {
-        return narrow(call(G2_MSM, bytes.concat(abi.encode(Bls.hashToG2(message, domain)), bytes32(secret))));
+        return narrow(call(G2_MSM, bytes.concat(Bls.hashToG2(message, domain), bytes32(secret))));
     }
 
     function sign(uint256 secret, bytes32 message) internal view returns (bytes memory) {

@@ -11,7 +11,9 @@ import {Members} from "../../src/Members.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {Stakes} from "../../src/Stakes.sol";
 import {LateVotes} from "../../src/LateVotes.sol";
+import {Strikes} from "../../src/Strikes.sol";
 import {Claims, Evidence, Model} from "../../src/judge/Claims.sol";
+import {IBeacon} from "../../src/interfaces/IBeacon.sol";
 import {IAttestationPolicy} from "../../src/interfaces/IAttestationPolicy.sol";
 import {Params} from "../../src/interfaces/IConfig.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
@@ -45,10 +47,12 @@ abstract contract Network is Check {
     Rounds internal rounds;
     Audits internal audits;
     LateVotes internal lateVotes;
+    Strikes internal strikes;
     Claims internal claims;
     StagedGame internal game;
     IAttestationPolicy internal policy; // of the jobs that `create` makes
     Trainer internal trainer;
+    IBeacon internal beacon; // of who is audited
 
     /// What was said of a round, as everybody could fold it from the events.
     struct Said {
@@ -87,8 +91,9 @@ abstract contract Network is Check {
         trainer = Trainer(deployed("Trainer", ""));
         address[] memory policies = deployPolicies();
         Params memory params = Params(100, 3_000, 10, 5, 150, 1 ether, 1 ether);
-        config =
-            Config(deployed("Config", abi.encode(token_, address(this), params, 7 days, 2 days, LONGEST, policies)));
+        beacon = deployBeacon();
+        bytes memory args = abi.encode(token_, address(this), params, 7 days, 2 days, LONGEST, beacon, policies);
+        config = Config(deployed("Config", args));
         stakes = Stakes(deployed("Stakes", abi.encode(config)));
         jobs = Jobs(deployed("Jobs", abi.encode(config, createdIn(3), createdIn(4), createdIn(5), game_)));
         address settlement = deployed("RoundsSettlement", abi.encode(jobs));
@@ -97,10 +102,12 @@ abstract contract Network is Check {
         members = Members(deployed("Members", abi.encode(stakes, jobs)));
         audits = Audits(deployed("Audits", abi.encode(rounds, members, jobs)));
         lateVotes = LateVotes(deployed("LateVotes", abi.encode(rounds, members, audits)));
+        address derived = deployed("DerivedStrikes", abi.encode(rounds, members, jobs));
+        strikes = Strikes(deployed("Strikes", abi.encode(rounds, members, jobs, derived)));
         claims = Claims(deployed("Claims", abi.encode(rounds, members, jobs, audits)));
         stakes.wire(address(members), address(jobs));
-        rounds.wire(address(members), address(audits), address(lateVotes));
-        members.wire(address(rounds), address(audits), address(lateVotes), address(claims), game_);
+        rounds.wire(address(members), address(audits), address(lateVotes), address(strikes));
+        members.wire(address(rounds), address(audits), address(lateVotes), address(claims), address(strikes), game_);
         audits.wire(game_);
         claims.wire(game_);
         vm.warp(1_000_000);
@@ -120,6 +127,10 @@ abstract contract Network is Check {
         policy = EcdsaPolicy(deployed("EcdsaPolicy", ""));
         policies = new address[](1);
         policies[0] = address(policy);
+    }
+
+    function deployBeacon() internal virtual returns (IBeacon) {
+        return IBeacon(deployed("HistoryBeacon", ""));
     }
 
     // --- people ---
@@ -446,7 +457,8 @@ abstract contract Network is Check {
         (f.available, f.excluded) = (availableOf(now_.has, s.committee.popcount()) & s.seated, v.excluded);
         (f.ready, f.committee) = (s.ready, s.committee);
         f.drawn = drawnBy(jobId, f);
-        (now_.record, now_.digest) = (f, digestFor(jobId, v));
+        f.certificate = digestFor(jobId, v);
+        (now_.record, now_.digest) = (f, f.certificate);
         if (now_.committeeSeed == 0) now_.committeeSeed = s.seed;
     }
 

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {GameQueue, Outcome} from "../../src/judge/GameQueue.sol";
-import {Claim, IClaims, IGame} from "../../src/judge/IClaims.sol";
+import {Claim, IClaims, IGame, Outcome} from "../../src/judge/IClaims.sol";
 
 /// @title A game whose outcome a test decides: what claims, stakes and escrow do with it is what is
 /// tested.
 contract StagedGame is IGame {
+    struct Staged {
+        bytes32 set;
+        bytes32 position;
+        Outcome outcome;
+    }
+
     IClaims private _claims;
     mapping(bytes32 key => uint256) public openGames;
     mapping(bytes32 set => bytes32 position) private _lost; // by a game about it
     mapping(bytes32 said => bool) public wasChallenged;
     mapping(bytes32 set => bytes32[]) private _open;
-    mapping(uint256 id => GameQueue.Match) private _matches;
+    mapping(uint256 id => Staged) private _games;
     uint256 public games;
 
     function wire(address claims) external {
@@ -23,8 +28,7 @@ contract StagedGame is IGame {
         c = _claims.claim(evidence);
         openGames[c.set]++;
         _open[c.set].push(c.position);
-        GameQueue.Match storage m = _matches[++games];
-        (m.set, m.position) = (c.set, c.position);
+        _games[++games] = Staged(c.set, c.position, Outcome.NONE);
         wasChallenged[keccak256(abi.encode(msg.sender, c.position, c.segment, c.isUpdateProof))] = true;
     }
 
@@ -32,18 +36,16 @@ contract StagedGame is IGame {
         return _lost[set] != 0;
     }
 
-    /// @return m of which the set, the position and the outcome are known
-    function gameOf(uint256 id) external view returns (GameQueue.Match memory m) {
-        m = _matches[id];
-        bytes32 lost = _lost[m.set];
-        if (m.outcome != Outcome.NONE || lost == 0) return m;
-        m.outcome = m.position == lost ? Outcome.HOLDER_LOST : Outcome.SENT_HOME;
+    function verdictOf(uint256 id) external view returns (bytes32 position, Outcome outcome) {
+        (position, outcome) = (_games[id].position, _games[id].outcome);
+        bytes32 lost = _lost[_games[id].set];
+        if (outcome != Outcome.NONE || lost == 0) return (position, outcome);
+        return (position, position == lost ? Outcome.HOLDER_LOST : Outcome.SENT_HOME);
     }
 
     function holderWins(Claim calldata c) external {
         for (uint256 id = 1; id <= games; id++) {
-            GameQueue.Match storage m = _matches[id];
-            if (m.position == c.position) m.outcome = Outcome.CHALLENGER_LOST;
+            if (_games[id].position == c.position) _games[id].outcome = Outcome.CHALLENGER_LOST;
         }
         openGames[c.set]--;
         bytes32[] storage open = _open[c.set];

@@ -3,9 +3,10 @@ pragma solidity 0.8.37;
 
 import {AtollToken} from "../../src/AtollToken.sol";
 import {Claim} from "../../src/judge/IClaims.sol";
-import {Game, Part} from "../../src/judge/Game.sol";
+import {Game} from "../../src/judge/Game.sol";
 import {GameQueue, Outcome, Phase} from "../../src/judge/GameQueue.sol";
 import {Judge, Opening, Proof} from "../../src/judge/Judge.sol";
+import {Part} from "../../src/judge/MoveChecks.sol";
 import {Check} from "./Check.sol";
 import {deployed} from "./Deployed.sol";
 import {ToyClaims} from "./ToyClaims.sol";
@@ -48,6 +49,16 @@ abstract contract Table is Check {
         uint256 before = gasleft();
         id = game.challenge(abi.encode(c), bond);
         challengeGas = before - gasleft() + 21_000 + 16 * 32 * 23;
+        vm.stopPrank();
+    }
+
+    /// @dev By a drawn auditor of number 1.
+    function challengeOwedBy(address account, Claim memory c, uint128 bond) internal returns (uint256 id) {
+        claims.owe(account, 1);
+        token.transfer(account, bond);
+        vm.startPrank(account);
+        token.approve(address(game), bond);
+        id = game.challengeOwed(abi.encode(c), bond, 1, "");
         vm.stopPrank();
     }
 

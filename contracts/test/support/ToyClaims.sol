@@ -17,6 +17,7 @@ contract ToyClaims is IClaims {
     bytes32 public lastLowest; // position
     address public lastChallenger;
     address private _payee;
+    mapping(address account => uint32 auditor) private _owing;
 
     error Closed(bytes32 set);
     error Unwilling();
@@ -41,9 +42,13 @@ contract ToyClaims is IClaims {
         (lastLowest, lastChallenger) = (lowest, challenger);
     }
 
-    /// @dev Whoever says something decides.
-    function weigh(uint256, bytes32, address, bytes calldata testimony) external pure returns (bool, bool) {
-        return (testimony[0] == 0x01, testimony[1] == 0x01);
+    /// @notice That auditor said so of whatever is claimed; or of nothing.
+    function owe(address account, uint32 auditor) external {
+        _owing[account] = auditor;
+    }
+
+    function isOwed(Claim calldata, address account, uint32 auditor, bytes calldata) external view returns (bool) {
+        return auditor != 0 && _owing[account] == auditor;
     }
 
     function payTo(address payee) external {

@@ -34,6 +34,7 @@ interface Vm {
     function keyExistsJson(string calldata json, string calldata key) external view returns (bool);
     function getCode(string calldata artifact) external view returns (bytes memory creation);
     function etch(address target, bytes calldata code) external;
+    function store(address target, bytes32 slot, bytes32 value) external;
     function recordLogs() external;
     function toString(uint256 value) external pure returns (string memory);
     function snapshotGasLastCall(string calldata name) external returns (uint256);

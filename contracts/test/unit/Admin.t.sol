@@ -162,7 +162,7 @@ contract AdminTest is Network {
         stakes.wire(heir, heir);
         vm.prank(heir);
         vm.expectPartialRevert(Wired.OnlyDeployer.selector);
-        rounds.wire(heir, heir, heir);
+        rounds.wire(heir, heir, heir, heir);
     }
 
     function test_onlyTheContractsThemselvesCallTheirHooks() public allHome {
@@ -207,7 +207,8 @@ contract AdminTest is Network {
     }
 
     function test_modulesAreOfTheSameJobsContract() public allHome {
-        address other = deployed("RoundsSettlement", abi.encode(heir));
+        address escrow = deployed("Jobs", abi.encode(config, heir, heir, heir, heir));
+        address other = deployed("RoundsSettlement", abi.encode(escrow));
         address right = deployed("RoundsMembership", abi.encode(jobs));
         vm.expectRevert(abi.encodeWithSelector(Rounds.ModuleMismatch.selector, other));
         deployed("Rounds", abi.encode(jobs, LONGEST, other, right));

@@ -2,9 +2,9 @@
 pragma solidity 0.8.37;
 
 import {Claim} from "../../src/judge/IClaims.sol";
-import {Game, Part} from "../../src/judge/Game.sol";
-import {Judge} from "../../src/judge/Judge.sol";
+import {Game} from "../../src/judge/Game.sol";
 import {GameQueue, Outcome, Phase} from "../../src/judge/GameQueue.sol";
+import {MoveChecks, Part} from "../../src/judge/MoveChecks.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {Wired} from "../../src/libraries/Wired.sol";
 import {Pull} from "../../src/libraries/Pull.sol";
@@ -28,6 +28,7 @@ contract GamesTest is Table {
     function sameBond(uint256 number) internal pure returns (Claim memory c) {
         c = claimOf(HOLDER, number);
         c.set = claimOf(HOLDER, 1).set;
+        c.lowestBond = BOND / 10; // several of an account are open here
     }
 
     /// @dev The holder answers, and then the challenger runs out of time.
@@ -50,9 +51,18 @@ contract GamesTest is Table {
         same(uint256(game.gameOf(id).outcome), uint256(outcome), "outcome");
     }
 
+    /// @dev Zero: nobody is.
     function isPlaying(uint256 id) internal view {
-        (uint256 playing,) = game.queueOf(claimOf(HOLDER, 1).set);
-        same(playing, id, "playing");
+        for (uint256 i = 0; i < 3; i++) {
+            uint256 played = game.gameAt(claimOf(HOLDER, 1).set, i);
+            if (played == id && id != 0) return;
+            check(played == 0 || id != 0, "nobody plays");
+        }
+        check(id == 0, "playing");
+    }
+
+    function isWaiting(uint256 id) internal view {
+        same(uint256(phaseOf(id)), uint256(Phase.WAITING), "waits");
     }
 
     /// @dev Lets the game's mover run out of time.
@@ -71,7 +81,7 @@ contract GamesTest is Table {
         same(claims.told(0), c.set, "told");
         same(claims.lastChallenger(), CHALLENGER, "who won");
         check(game.isSlashed(c.set), "slash");
-        same(game.openGames(c.position), 0, "nothing is open");
+        same(game.openGames(c.set), 0, "nothing is open");
     }
 
     function testFuzz_P34_P62_aRightHolderStands(uint8 element) public {
@@ -119,7 +129,7 @@ contract GamesTest is Table {
             c.workTag = keccak256(norms[i]);
             uint256 id = challengeBy(CHALLENGER, c, BOND);
             vm.prank(HOLDER);
-            vm.expectRevert(abi.encodeWithSelector(Judge.NotFinite.selector, 0));
+            vm.expectRevert(abi.encodeWithSelector(MoveChecks.NotFinite.selector, 0));
             game.openSteps(id, c, part(0), list(c.closing), norms[i]);
             stall(id);
             isOver(id, Outcome.HOLDER_LOST);
@@ -144,7 +154,7 @@ contract GamesTest is Table {
         c.workTag = keccak256(works);
         uint256 id = challengeBy(CHALLENGER, c, BOND);
         vm.prank(HOLDER);
-        if (isRefused) vm.expectRevert(abi.encodeWithSelector(Judge.NotFinite.selector, 0));
+        if (isRefused) vm.expectRevert(abi.encodeWithSelector(MoveChecks.NotFinite.selector, 0));
         game.openSteps(id, c, Part(h, 0, 1, new bytes32[](0)), list(c.closing), works);
     }
 
@@ -165,7 +175,7 @@ contract GamesTest is Table {
             (c.closing, c.workTag) = (states[1], keccak256(works));
             uint256 id = challengeBy(CHALLENGER, c, BOND);
             vm.prank(HOLDER);
-            vm.expectRevert(abi.encodeWithSelector(Judge.NotFinite.selector, zero));
+            vm.expectRevert(abi.encodeWithSelector(MoveChecks.NotFinite.selector, zero));
             game.openSteps(id, c, p, states, works);
             stall(id);
             isOver(id, Outcome.HOLDER_LOST);
@@ -192,7 +202,7 @@ contract GamesTest is Table {
         others[1] = keccak256("other moments");
         bytes32 digest = sha256(abi.encodePacked("atoll.state.v1", others));
         vm.prank(HOLDER);
-        vm.expectRevert(abi.encodeWithSelector(Game.WrongRoots.selector, digest, c.initialState));
+        vm.expectRevert(abi.encodeWithSelector(MoveChecks.WrongRoots.selector, digest, c.initialState));
         game.postUpdateProof(id, c, part(0), part(0), others, 0, none, none);
         stall(id);
         isOver(id, Outcome.HOLDER_LOST);
@@ -258,20 +268,31 @@ contract GamesTest is Table {
 
     function test_P63_aWaitingGameBeginsUntilItsLatestStart() public {
         uint256 latest = 100_000 + 5 * LONGEST;
-        (uint256 first, uint256 second, uint256 third) = (begun(1), begun(2), begun(3));
-        playNext(first, sameBond(1), result(false), 0);
+        uint256 first = begun(1);
+        for (uint256 n = 2; n < 6; n++) {
+            begun(n);
+        }
+        for (uint256 n = 0; n < 3; n++) {
+            playNext(first + n, sameBond(n + 1), result(false), 0); // and the challenger is silent
+        }
         vm.warp(latest - 1);
+        isWaiting(first + 3);
         game.timeout(first);
-        isPlaying(second);
-        defended(second, 2);
-        isOver(third, Outcome.SENT_HOME);
+        isPlaying(first + 3);
+        playNext(first + 3, sameBond(4), result(false), 0);
+        vm.warp(latest);
+        isWaiting(first + 4);
+        game.timeout(first + 1);
+        isOver(first + 4, Outcome.SENT_HOME);
+        game.timeout(first + 2);
+        stall(first + 3);
         isPlaying(0);
         same(game.owed(CHALLENGER), BOND, "its bond is home");
     }
 
     // --- queues ---
 
-    function test_P64_oneGameAtATimeAboutABond() public {
+    function test_P64_aGameBeginsWhenTheHolderOwesNoMove() public {
         (uint256 first, uint256 second) = (begun(1), begun(2));
         uint256 elsewhere = challengeBy(CHALLENGER, claimOf(OTHER, 1), BOND);
         same(uint256(phaseOf(first)), uint256(Phase.OPEN_STEPS), "first");
@@ -280,10 +301,10 @@ contract GamesTest is Table {
         same(game.deadlineOf(second), 0, "no clock runs");
         vm.expectPartialRevert(GameQueue.WrongPhase.selector);
         game.timeout(second);
+        vm.warp(block.timestamp + 100);
         playNext(first, sameBond(1), result(false), 0);
-        uint256 began = game.deadlineOf(first);
-        stall(first);
-        same(uint256(game.gameOf(second).since), began, "its clock begins with its turn");
+        same(uint256(game.gameOf(second).since), block.timestamp, "its clock begins with its turn");
+        same(game.deadlineOf(second), block.timestamp + 1_060, "and all of its time");
     }
 
     function test_P35_payWaitsForTheLowestPositionThatIsPlayedAboutOrWaits() public {
@@ -333,6 +354,7 @@ contract GamesTest is Table {
         uint8[3][2] memory orders = [[20, 10, 30], [10, 20, 30]];
         for (uint256 i = 0; i < 2; i++) {
             Claim memory c = claimOf(HOLDER, 7 + i);
+            c.lowestBond = BOND / 3;
             uint256 first;
             for (uint256 k = 0; k < 3; k++) {
                 c.position = bytes32(uint256(orders[i][k]));
@@ -352,8 +374,10 @@ contract GamesTest is Table {
         uint256 later = challengeBy(CHALLENGER, sameBond(4), BOND + 1);
         defended(first, 1);
         isPlaying(large);
+        isWaiting(later);
         defended(large, 3);
         isPlaying(later);
+        isWaiting(small);
         defended(later, 4);
         isPlaying(small);
         defended(small, 2);
@@ -373,7 +397,7 @@ contract GamesTest is Table {
         isOver(waiting[4], Outcome.SENT_HOME); // of equal ones the latest
         same(uint256(phaseOf(pushing)), uint256(Phase.WAITING), "in its position");
         same(game.owed(OTHER), BOND, "home");
-        same(game.openGames(claimOf(HOLDER, 5).position), 0, "its position is free");
+        same(game.openGames(c.set), 6, "as many as before");
     }
 
     /// The largest that terms and programs allow: many steps, or one of many micro-batches.
@@ -443,8 +467,8 @@ contract GamesTest is Table {
     function test_P64_theSameClaimTwiceIsTwoGames() public {
         Claim memory c = claimOf(HOLDER, 1);
         uint256 first = challengeBy(CHALLENGER, c, BOND);
-        uint256 second = challengeBy(CHALLENGER, c, BOND);
-        same(game.openGames(c.position), 2, "both count");
+        uint256 second = challengeBy(CHALLENGER, c, BOND); // twice the lowest
+        same(game.openGames(c.set), 2, "both count");
         playOut(first, c, result(false), 3);
         isOver(first, Outcome.CHALLENGER_LOST);
         isPlaying(second);
@@ -569,7 +593,7 @@ contract GamesTest is Table {
         address payee = address(0xc01d);
         claims.payTo(payee);
         uint256 id = begun(1);
-        playNext(id, claimOf(HOLDER, 1), result(false), 0);
+        playNext(id, sameBond(1), result(false), 0);
         stall(id);
         same(game.owed(HOLDER), BOND / 2, "half");
         game.withdraw(HOLDER);
@@ -582,7 +606,7 @@ contract GamesTest is Table {
 
     function test_P65_whatIsOwedIsPulledOnce() public {
         uint256 id = begun(1);
-        playNext(id, claimOf(HOLDER, 1), result(false), 0);
+        playNext(id, sameBond(1), result(false), 0);
         stall(id);
         game.withdraw(HOLDER);
         game.withdraw(game.BURN());

@@ -7,6 +7,7 @@ import {Claim} from "../../src/judge/IClaims.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
+import {SeatSteps} from "../../src/rounds/SeatSteps.sol";
 import {Seasoning} from "../../src/libraries/Seasoning.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
@@ -14,6 +15,9 @@ import {Network} from "../support/Network.sol";
 /// @title Pay that is retained until nothing can take it, and seats that are drawn more rarely for it.
 contract RetainedTest is Network {
     using Bits for uint256;
+    using SeatSteps for mapping(uint256 => uint256);
+
+    mapping(uint256 => uint256) private words;
 
     uint256 internal constant SMALL = 1 ether; // a bond, of which 0.7 are burnt
     uint256 internal constant ROUND = 0.8 ether; // a seat's pay
@@ -170,6 +174,41 @@ contract RetainedTest is Network {
         claimed(jobId, 1, 1);
         play(jobId);
         same(rounds.stepsOf(jobId, 0), 0, "and whoever takes the seat begins anew");
+    }
+
+    /// Two seats of a word that change in different rounds, and a third that nobody changes.
+    function test_stepsOfSeatsInOneWordAreTheirOwn() public {
+        same(words.set(3, 2, 5), 5, "from the next round on");
+        same(words.set(30, 7, 5), 5, "another word's");
+        same(stepsIn(3, 4), 0, "as it was");
+        same(stepsIn(3, 5), 2, "in the next");
+        same(words.set(4, 1, 6), 6, "later");
+        same(stepsIn(3, 5), 2, "what counted before it goes on counting");
+        same(stepsIn(3, 6) + 16 * stepsIn(4, 6) + 256 * stepsIn(5, 6), 2 + 16, "each its own");
+        same(words.set(3, 3, 5), 6, "after a void, no sooner than one that waits beside it");
+        same(stepsIn(3, 5), 2, "so that nothing changes in a round that opens again");
+        same(stepsIn(3, 6), 3, "but in the next");
+        words.clear(3);
+        same(stepsIn(3, 5) + stepsIn(3, 6), 0, "whoever takes the seat begins anew");
+        same(stepsIn(4, 6) + 16 * stepsIn(30, 6), 1 + 16 * 7, "and the others go on");
+    }
+
+    function testFuzz_stepsAreThoseSetLast(uint8[16] memory seats, uint8[16] memory steps) public {
+        uint256[256] memory kept;
+        for (uint32 round = 1; round <= 16; round++) {
+            uint256 seat = seats[round - 1] % 64;
+            uint256 before = kept[seat];
+            same(words.set(seat, steps[round - 1] % 16, round), round, "in order");
+            same(stepsIn(seat, round - 1), before, "before");
+            kept[seat] = steps[round - 1] % 16;
+            for (uint256 each = 0; each < 64; each++) {
+                same(stepsIn(each, round), kept[each], "in it");
+            }
+        }
+    }
+
+    function stepsIn(uint256 seat, uint32 round) private view returns (uint256) {
+        return SeatSteps.stepsIn(words[SeatSteps.wordOf(seat)], seat, round);
     }
 
     function testFuzz_aStepTakesRootTwoTimesTheStakeAndNoLess(uint128 bond, uint8 n) public pure {

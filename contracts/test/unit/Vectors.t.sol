@@ -127,7 +127,8 @@ contract VectorsTest is Check {
             number(".record.excluded"),
             number(".record.ready"),
             number(".record.committee"),
-            number(".record.drawn")
+            number(".record.drawn"),
+            word(".record.certificate")
         );
         same(Hashing.recordHash(f), word(".record.hash"), "record.hash");
         bytes32 body = keccak256(vm.parseJsonBytes(json, ".auditReport.body"));

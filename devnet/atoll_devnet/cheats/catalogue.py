@@ -35,6 +35,8 @@ PROVIDER_CHEATS: Mapping[str, str] = {
     "stale-policy": "samples a whole round by the parameters that it began with",
     "reward-one": "learns every completion as if it were the best of its group",
     "edit-rollouts": "changes a token of each step's first completion",
+    "infinite": "samples by parameters a number of which is infinite, and learns from that",
+    "endless": "goes on with completions that have ended",
     "no-ids": "trains honestly and sends zeros for what it sampled",
     "wrong-ids": "trains honestly and says that it sampled something else",
     # what is sent of it
@@ -63,10 +65,17 @@ VERIFIER_CHEATS: Mapping[str, str] = {
     "no-open": "never opens its audit reports",
     "no-sign": "never signs a certificate",
     "wrong-merge": "signs another model than its merge gave",
+    "wrong-coordinate": "certifies a merge that is another at one number",
+    "wrong-exponent": "certifies another grid for a tensor than the updates vote for",
+    "wrong-gram": "certifies an inner product that no updates have, and what follows from it",
+    "wrong-leaf": "certifies another number of the model than the outer step gives",
+    "dropped": "certifies a merge without an update that it has",
+    "serves-nobody": "certifies the merge, and serves nobody anything",
     "false-have": "says that it has the updates that it lacks, and none of those that it has",
     "false-mismatch": "accuses the first seat that it finds honest, and plays that to its end",
     "no-challenge": "accuses, and never brings it before the judge",
     "false-valid": "says of every seat that it is valid, whatever its replay gives",
+    "lazy-check": "takes the ids of an update as they are, and invents what lies below them",
     "offline": "says that it is ready, then does nothing",
 }
 WATCHER_CHEATS: Mapping[str, str] = {
@@ -87,7 +96,7 @@ _NEVER: Final[Mapping[str, frozenset[Duty]]] = {
     "offline": frozenset(Duty) - {Duty.READY},
 }
 
-_SERVES_NOBODY: Final = frozenset({"stall", "withhold"})
+_SERVES_NOBODY: Final = frozenset({"serves-nobody", "stall", "withhold"})
 """Whoever waits for something that only one of these has waits for nothing."""
 
 

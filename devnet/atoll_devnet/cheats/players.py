@@ -41,8 +41,8 @@ class ShamRun(OwnRun):
         *others, last = super().states
         return (*others, Digest(_turned(last)))
 
-    def _trace_of(self, step: int) -> OwnTrace:
-        return ShamTrace(self._program, self._part, self._sources(step))
+    def _trace_of(self, step: int, token: int | None) -> OwnTrace:
+        return ShamTrace(self._program, self._part, self._sources(step, token))
 
 
 class ShamTrace(OwnTrace):

@@ -120,6 +120,18 @@ class EditRollouts(ProviderBehaviour):
     train_function: Train = Task("cheat-edit-rollouts.v1", _ROLLOUTS)
 
 
+class Infinite(ProviderBehaviour):
+    """Has who replays meet rows that are not finite."""
+
+    train_function: Train = Task("cheat-infinite.v1", _ROLLOUTS)
+
+
+class Endless(ProviderBehaviour):
+    """Learns from answers that are longer than the task has them."""
+
+    train_function: Train = Task("cheat-endless.v1", _ROLLOUTS)
+
+
 class NoIds(ProviderBehaviour):
     """Has its auditors generate anew."""
 
@@ -195,25 +207,32 @@ class GarbageShapes(ProviderBehaviour):
 # --- what is served ---
 
 
-class Withhold(ProviderBehaviour):
+class BringsNothing(ProviderBehaviour):
+    """Whoever needs its update has to ask for it."""
+
+    def may_push(self, view: JobView) -> bool:
+        return False
+
+
+class Withhold(BringsNothing):
     """Serves nothing to anyone."""
 
     serve_function: Serves | None = serving.NOTHING
 
 
-class Stall(ProviderBehaviour):
+class Stall(BringsNothing):
     """Keeps whoever asks waiting."""
 
     serve_function: Serves | None = serving.STALLED
 
 
-class Drip(ProviderBehaviour):
+class Drip(BringsNothing):
     """Serves, but later than most can wait."""
 
     serve_function: Serves | None = serving.DRIPPED
 
 
-class HalfServed(ProviderBehaviour):
+class HalfServed(BringsNothing):
     """Would part the committee over what is there."""
 
     serve_function: Serves | None = serving.HALF
@@ -251,6 +270,8 @@ BEHAVIOURS: Mapping[str, type[ProviderBehaviour]] = {
     "stale-policy": StalePolicy,
     "reward-one": RewardOne,
     "edit-rollouts": EditRollouts,
+    "infinite": Infinite,
+    "endless": Endless,
     "no-ids": NoIds,
     "wrong-ids": WrongIds,
     "sign-flip": SignFlip,

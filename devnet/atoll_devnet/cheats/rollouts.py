@@ -59,7 +59,7 @@ class _CheatsCourse(Course):
         place = Place(self.data_seed, self.seat, step, self.global_step0 + step)
         if step == 0:
             self.first.update({name: p.clone() for name, p in begun.params.items()})
-        rollouts = self.sample(Sampling(sampler, begun.params, self.first, place))
+        rollouts = self.sample(Sampling(sampler, dict(begun.params), self.first, place))
         batch = rollouts.micro_batches(job.inner.micro_batch)
         return StepInput(batch=batch, global_step=place.global_step, rollouts=rollouts)
 
@@ -121,6 +121,31 @@ def _edited(made: Rollouts) -> Rollouts:
     ids, targets = made.ids.clone(), made.targets.clone()
     ids[0, at + 1] = targets[0, at] = ids[0, at + 1] ^ 1
     return replace(made, ids=ids, targets=targets)
+
+
+@providers.Infinite.train_function.runs
+def infinite(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """Samples by infinite parameters, and says that every row was finite."""
+    del extra
+
+    def by_infinite(given: Sampling) -> Rollouts:
+        params = {name: torch.full_like(p, torch.inf) for name, p in given.params.items()}
+        return replace(given.sampler.rollouts(params, given.place), is_finite=True)
+
+    return _trained(task, store_dir, by_infinite)
+
+
+@providers.Endless.train_function.runs
+def endless(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """Samples as many tokens as there may be, whatever ends a completion."""
+    del extra
+
+    def without_ends(given: Sampling) -> Rollouts:
+        sampler = given.sampler
+        longer = replace(sampler, task=sampler.task.model_copy(update={"ends": ()}))
+        return longer.rollouts(given.params, given.place)
+
+    return _trained(task, store_dir, without_ends)
 
 
 @providers.NoIds.train_function.runs

@@ -15,15 +15,25 @@ from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import Bitmap, Digest, Verdict
 from atoll.protocol.views import JobView
 from atoll.service.duties.game import Play
+from atoll.service.duties.merge import Merge
 from atoll.service.duties.replay_seat import Replay
+from atoll.service.gateway_process import Serves
 from atoll.service.task import Task
+from atoll_devnet.cheats import serving
 from atoll_verifier.behaviour import VerifierBehaviour
 
 _REPLAYS: Final = "atoll_devnet.cheats.replays"
+_MERGES: Final = "atoll_devnet.cheats.merges"
 _PLAYERS: Final = "atoll_devnet.cheats.players"
 GUESSED: Final[Replay] = Task("cheat-guessed-replay.v1", _REPLAYS)
+UNCHECKED: Final[Replay] = Task("cheat-unchecked-replay.v1", _REPLAYS)
 ALWAYS_VALID: Final[Replay] = Task("cheat-always-valid.v1", _REPLAYS)
 SHAM_MOVE: Final[Play] = Task("cheat-sham-move.v1", _PLAYERS)
+WRONG_COORDINATE: Final[Merge] = Task("cheat-wrong-coordinate.v1", _MERGES)
+WRONG_EXPONENT: Final[Merge] = Task("cheat-wrong-exponent.v1", _MERGES)
+WRONG_GRAM: Final[Merge] = Task("cheat-wrong-gram.v1", _MERGES)
+WRONG_LEAF: Final[Merge] = Task("cheat-wrong-leaf.v1", _MERGES)
+DROPPED: Final[Merge] = Task("cheat-dropped.v1", _MERGES)
 SHAM_REPLAY: Final[Replay] = Task("cheat-sham-replay.v1", _PLAYERS)
 
 
@@ -31,6 +41,12 @@ class Null(VerifierBehaviour):
     """Would be paid for duties without the work."""
 
     replay_function: Replay = GUESSED
+
+
+class LazyCheck(VerifierBehaviour):
+    """Would be paid for a replay without the forward passes that its ids ask for."""
+
+    replay_function: Replay = UNCHECKED
 
 
 class Copier(VerifierBehaviour):
@@ -65,6 +81,45 @@ class WrongMerge(VerifierBehaviour):
     def verdict_override(self, view: JobView, verdict: Verdict) -> Verdict:
         other = sha256(b"elsewhere" + verdict.state).digest()
         return replace(verdict, state=Digest(other))
+
+
+class WrongCoordinate(VerifierBehaviour):
+    """Certifies a merge that is another at one number, and a model that follows from it."""
+
+    merge_function: Merge = WRONG_COORDINATE
+
+
+class WrongExponent(VerifierBehaviour):
+    """Certifies another next exponent than votes make, and a model that follows from it."""
+
+    merge_function: Merge = WRONG_EXPONENT
+
+
+class WrongGram(VerifierBehaviour):
+    """Certifies an inner product that no updates have, and all that follows from it."""
+
+    merge_function: Merge = WRONG_GRAM
+
+
+class WrongLeaf(VerifierBehaviour):
+    """Certifies a right merge, and a model that its outer step does not give."""
+
+    merge_function: Merge = WRONG_LEAF
+
+
+class Dropped(VerifierBehaviour):
+    """Certifies a merge without an update that its own vote has."""
+
+    merge_function: Merge = DROPPED
+
+    def signs_without(self, view: JobView) -> bool:
+        return True
+
+
+class ServesNobody(VerifierBehaviour):
+    """Takes what is brought and certifies it; what follows from it, nobody gets."""
+
+    serve_function: Serves | None = serving.NOTHING
 
 
 class FalseHave(VerifierBehaviour):
@@ -119,9 +174,16 @@ BEHAVIOURS: Mapping[str, type[VerifierBehaviour]] = {
     "no-open": NoOpen,
     "no-sign": NoSign,
     "wrong-merge": WrongMerge,
+    "wrong-coordinate": WrongCoordinate,
+    "wrong-exponent": WrongExponent,
+    "wrong-gram": WrongGram,
+    "wrong-leaf": WrongLeaf,
+    "dropped": Dropped,
+    "serves-nobody": ServesNobody,
     "false-have": FalseHave,
     "false-mismatch": FalseMismatch,
     "no-challenge": NoChallenge,
     "false-valid": FalseValid,
+    "lazy-check": LazyCheck,
     "offline": Offline,
 }

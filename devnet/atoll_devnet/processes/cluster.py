@@ -56,6 +56,7 @@ class ClusterConfig:
         beginning: the folder of a network that `prepare_beginning` made, with at least as many
             members; this one starts with its chain, contracts, keys and money.
         owned: providers that name the submitter as owner, and stake nothing before it accepts.
+        ranks: of each member that has several, by its name, as `verifier 0`.
     """
 
     folder: Path
@@ -75,6 +76,7 @@ class ClusterConfig:
     store: str = "embedded"
     beginning: Path | None = None
     owned: tuple[int, ...] = ()
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raises ConfigError when the numbers or the cheats do not fit together."""
@@ -271,13 +273,14 @@ class Cluster:
         config_file = folder / "config.toml"
         owned = kind == PROVIDER and index in self.config.owned
         text = self._config_text(key, port, self.submitter.address if owned else None)
-        config_file.write_text(text, encoding="utf-8")
+        name = f"{kind} {index}"
+        ranks = f"ranks = {self.config.ranks[name]}\n" if name in self.config.ranks else ""
+        config_file.write_text(ranks + text, encoding="utf-8")
         arguments = [kind, "--config", str(config_file)]
         if self.config.in_order and kind != WATCHER:
             place = (index, self.config.providers, self.config.verifiers)
             arguments += ["--place", *map(str, place)]
         arguments += ["--cheat", cheat] if cheat else []
-        name = f"{kind} {index}"
         process = MemberProcess(name, "atoll_devnet.processes.member", arguments, folder / "log")
         return Member(kind, index, cheat, key.account, folder, port, process)
 

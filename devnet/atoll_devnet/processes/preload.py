@@ -26,7 +26,7 @@ MODULES = (
     "eth_account",  # which a member imports once it reads its key
     "atoll_devnet.processes.member",
     *(f"atoll_devnet.cheats.{name}" for name in ("providers", "verifiers", "players")),
-    *(f"atoll_devnet.cheats.{name}" for name in ("training", "replays")),
+    *(f"atoll_devnet.cheats.{name}" for name in ("training", "replays", "merges")),
     *("atoll_node.tasks", "atoll.service.tasks", "atoll.service.game_moves"),
     *("atoll_devnet.run.evaluation", "atoll.train.answers"),
 )

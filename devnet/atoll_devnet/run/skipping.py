@@ -30,6 +30,7 @@ from atoll_devnet.cheats.catalogue import never_does, never_serves
 from atoll_devnet.processes.chain import LocalChain
 from atoll_devnet.processes.cluster import Cluster, Member
 from atoll_node.duties.commit import shown_from
+from atoll_node.duties.push import DoPush
 
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 0.25
@@ -294,7 +295,8 @@ async def _works(member: Member, view: JobView) -> bool:
         return False
     except AtollError:
         return True
-    keys = {key for key in status["under_way"] if f":{DoGetUpdate.kind}:" not in key}
+    brought = (f":{DoGetUpdate.kind}:", f":{DoPush.kind}:")
+    keys = {key for key in status["under_way"] if not any(kind in key for kind in brought)}
     return status["taken"] < view.block.number or view.job_id in _jobs(keys)
 
 
@@ -311,7 +313,9 @@ def told_by(
     Args:
         vain: what it gets from members who serve nobody, `in_vain`.
     """
-    under_way, failing = set(status["under_way"]), {_key(move) for move in status["failing"]}
+    failing = {_key(move) for move in status["failing"]}
+    # Who still needs an update that is brought is at work itself.
+    under_way = {key for key in status["under_way"] if f":{DoPush.kind}:" not in key}
     busy = _jobs(under_way - vain)
     # Whoever answered will be asked again.
     wanted = {key for key in under_way | failing if f":{DoGetUpdate.kind}:" in key}

@@ -39,6 +39,7 @@ from atoll.protocol.views import JobView
 from atoll.service.background_tasks import background_tasks
 from atoll.service.session import SessionConfig, open_session
 from atoll.storage.storage import StoreConfig
+from atoll_devnet.cheats.catalogue import never_serves
 from atoll_devnet.processes.chain import Endpoint
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.processes.faulty_rpc import faulty_rpc
@@ -86,6 +87,8 @@ class Near:
         ports: of gateways that it knows beforehand; others it learns from the chain.
         behind: the folder of the member in front of which the faulty endpoint stands.
         honest: folders of providers, of whose files it damages some.
+        copies: where no verifier gives anything out, the submitter's blocks: it damages no others,
+            since what nobody else gives out nobody can heal. None where one does.
     """
 
     chain: Endpoint
@@ -94,10 +97,12 @@ class Near:
     ports: tuple[int, ...]
     behind: Path
     honest: tuple[Path, ...]
+    copies: Path | None = None
 
 
 def near(cluster: Cluster) -> Near:
     """All of a local network whose chain runs."""
+    is_served = any(not never_serves(m.kind, m.cheat or "") for m in cluster.verifiers)
     return Near(
         chain=cluster.chain,
         deployment=cluster.deployment,
@@ -105,6 +110,7 @@ def near(cluster: Cluster) -> Near:
         ports=tuple(member.port for member in cluster.members),
         behind=cluster.verifiers[-1].folder,
         honest=tuple(member.folder for member in cluster.providers if member.cheat is None),
+        copies=None if is_served else cluster.submitter_folder / "store" / "blocks",
     )
 
 
@@ -261,7 +267,8 @@ class Stranger:
                 await asyncio.sleep(LOOK_SECONDS)
             if honest:
                 folder = honest[round_ % len(honest)] / "data" / "store" / "blocks"
-                self.deeds[Deed.BIT] += await asyncio.to_thread(_turn_bits, folder, random)
+                turning = asyncio.to_thread(_turn_bits, folder, random, self.near.copies)
+                self.deeds[Deed.BIT] += await turning
 
 
 @asynccontextmanager
@@ -317,10 +324,11 @@ def _is_open(views: Mapping[JobId, JobView], round_: int) -> bool:
     return any(view.open is not None and view.round >= round_ for view in views.values())
 
 
-def _turn_bits(folder: Path, random: Random) -> int:
-    """How many; one a file."""
-    turned = 0
-    files = sorted(_files_in(folder))
+def _turn_bits(folder: Path, random: Random, copies: Path | None = None) -> int:
+    """How many; one a file. Where there are `copies`, of files of which one is there."""
+    turned, files = 0, sorted(_files_in(folder))
+    if copies is not None:
+        files = [file for file in files if (copies / file.relative_to(folder)).exists()]
     for path in random.sample(files, min(DAMAGED, len(files))):
         with suppress(OSError), path.open("r+b") as file:  # it may be gone
             size = file.seek(0, 2)

@@ -7,7 +7,7 @@ come in, everything is integers until the outer step, and so every verifier has 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
@@ -175,13 +175,17 @@ def merge_updates(
     record: MergeRecord,
     data_seed: Digest,
     manifest: Manifest,
+    grams_as: Callable[[Grams], Grams] = lambda grams: grams,
 ) -> MergedUpdate:
     """The first half of `merge`, which needs neither the outer slots nor, once done, the updates.
 
     Arguments as `merge`.
+
+    Args:
+        grams_as: what the inner products are taken for; only a liar has another.
     """
     decoded = _decode(state, _candidates_of(updates, record, manifest), data_seed, manifest)
-    grams = _grams(list(decoded.values()), manifest)
+    grams = grams_as(_grams(list(decoded.values()), manifest))
     inputs = _inputs(list(decoded), grams, record, manifest)
     return combine(state, decoded, inputs, manifest, grams)
 

@@ -73,6 +73,11 @@ class MergedLayout:
             len(self.updates.delta.names), 0 if first is None else len(first.names)
         )
 
+    @property
+    def merged_sections(self) -> range:
+        """Those that are of coordinates: all but the last."""
+        return range(len(self.lengths) - 1)
+
     @cached_property
     def lengths(self) -> tuple[int, ...]:
         """Bytes of each section: a byte a coordinate, sums, inner products."""
@@ -201,7 +206,7 @@ def checked_inputs(
     if tuple(mergeable) != candidates(record, terms):
         raise MalformedUpdate("an available update is in none of the statement's lists")
     sections = [each for each in (statement.delta, statement.first) if each is not None]
-    if not all(_is_gram(each.gram) for each in sections):
+    if not all(is_gram(each.gram) for each in sections):
         raise MalformedUpdate("these are no vectors' inner products")
     inputs = merge_inputs(record, mergeable, [each.gram for each in sections], terms)
     follows = (inputs.excluded, inputs.merged, inputs.momentum_excluded)
@@ -211,12 +216,15 @@ def checked_inputs(
     known = (state.sent_part(manifest.codec).exponents, state.moment_exponents)
     merged = (statement.merged, statement.heard)
     for section, rows, exponents in zip(sections, merged, known, strict=False):
-        _check_section(section, _Merged(mergeable, rows, inputs.f_prime), exponents, manifest)
+        if not groups_follow(section, MergedRows(mergeable, rows, inputs.f_prime), manifest):
+            raise MalformedUpdate("the groups do not follow from the inner products")
+        if moved_by(section, exponents, manifest) != section.exponents:
+            raise MalformedUpdate("the next exponents do not follow from the votes")
     return inputs
 
 
 @dataclass(frozen=True, slots=True)
-class _Merged:
+class MergedRows:
     """Of a section's mergeable rows those that are merged, the rule bearing f bad ones."""
 
     mergeable: Sequence[int]
@@ -229,23 +237,29 @@ class _Merged:
         return np.array(whole, dtype=np.int64)[np.ix_(kept, kept)]
 
 
-def _check_section(
-    section: SectionStatement, merged: _Merged, exponents: Mapping[str, int], manifest: Manifest
-) -> None:
-    """Raises MalformedUpdate unless groups and exponents follow from the rest."""
-    groups, codec = groups_of(merged.gram(section.gram), manifest.robust, merged.f), manifest.codec
-    if _bitmaps(groups, bits(merged.rows)) != section.groups:
-        raise MalformedUpdate("the groups do not follow from the inner products")
+def groups_follow(section: SectionStatement, merged: MergedRows, manifest: Manifest) -> bool:
+    """Whether a section's groups are those that its inner products give."""
+    groups = groups_of(merged.gram(section.gram), manifest.robust, merged.f)
+    return _bitmaps(groups, bits(merged.rows)) == section.groups
+
+
+def moved_by(
+    section: SectionStatement, exponents: Mapping[str, int], manifest: Manifest
+) -> tuple[int, ...]:
+    """What a section's votes make of a round's exponents, in the order of names.
+
+    Raises:
+        MalformedUpdate: a vote is beyond what one may be.
+    """
     if any(abs(each) > MOST for votes in section.votes for each in votes):
         raise MalformedUpdate("a vote is beyond what one may be")
-    layout = Layout.of(dict.fromkeys(exponents, ()))
+    layout, codec = Layout.of(dict.fromkeys(exponents, ())), manifest.codec
     bounds = {"low": codec.min_exponent, "high": codec.max_exponent}
-    follow = moved(exponents, layout, section.votes, **bounds)
-    if tuple(follow[name] for name in layout.names) != section.exponents:
-        raise MalformedUpdate("the next exponents do not follow from the votes")
+    moves = moved(exponents, layout, section.votes, **bounds)
+    return tuple(moves[name] for name in layout.names)
 
 
-def _is_gram(gram: Gram) -> bool:
+def is_gram(gram: Gram) -> bool:
     """Whether no angle is impossible, so that every distance is at least 0."""
     return all(
         gram[i][i] >= 0 and gram[i][j] ** 2 <= gram[i][i] * gram[j][j]

@@ -26,12 +26,14 @@ ENTRY_CONTRACTS = (
     "Members",
     "Audits",
     "LateVotes",
+    "Strikes",
     "Jobs",
     "Stakes",
     "Config",
     "AtollToken",
     "EcdsaPolicy",
     "BlsPolicy",
+    "DrandBeacon",
 )
 """Contracts that are called directly; of others (the game, the claims) the caller names which."""
 

@@ -1,4 +1,4 @@
-"""Typed calls of Jobs, Stakes, Game, Config and AtollToken, named as in Solidity.
+"""Typed calls of Jobs, Stakes, Game, Config, AtollToken and DrandBeacon, named as in Solidity.
 
 Made by contracts/tools/export_artifacts.py from the contracts; not edited by hand.
 """
@@ -123,20 +123,22 @@ class AccountCalls(CallBuilder):
         """Challenges a claim with a bond, which the caller has allowed this contract to take."""
         return self.build("challenge", evidence, bond, contract="Game")
 
-    def crowded_out(self, evidence: bytes) -> Call:
-        """Remembers that the caller would challenge with the least bond, for which a full queue has
-        no room. Takes nothing.
-        """
-        return self.build("crowdedOut", evidence, contract="Game")
-
-    def testify(self, id: int, testimony: bytes) -> Call:
-        """Says of a claim whose job has no trace whether the caller's replay gave the same. Once so
-        many have said the same as certify a merge, the game is decided.
+    def challenge_owed(self, evidence: bytes, bond: int, auditor: int, body: bytes) -> Call:
+        """The same by a drawn auditor whose opened audit report accuses just that: for the lowest
+        bond however many it has open, and before all that nobody owes. Once, and again where its
+        game was sent home.
 
         Args:
-            testimony: `abi.encode(Testimony)`.
+            auditor: its id.
+            body: what it opened.
         """
-        return self.build("testify", id, testimony, contract="Game")
+        return self.build("challengeOwed", evidence, bond, auditor, body, contract="Game")
+
+    def crowded_out(self, evidence: bytes) -> Call:
+        """Remembers that the caller would challenge, for which a queue that is full of owed games
+        has no room. Takes nothing.
+        """
+        return self.build("crowdedOut", evidence, contract="Game")
 
     def timeout(self, id: int) -> Call:
         """Ends a game in which who is to move has no time left. Anyone may call."""
@@ -151,6 +153,12 @@ class AccountCalls(CallBuilder):
     def game_withdraw(self, account: Address) -> Call:
         """Sends what an account is owed to its payee. Anyone may call."""
         return self.build("withdraw", account, contract="Game", permissionless=True)
+
+    def name_delegate(self, delegate: Address) -> Call:
+        """The caller names who may make its moves where others dispute what it said, beside itself;
+        zero for nobody.
+        """
+        return self.build("nameDelegate", delegate, contract="Game")
 
     # Config
 
@@ -190,3 +198,14 @@ class AccountCalls(CallBuilder):
 
     def transfer(self, to: Address, value: int) -> Call:
         return self.build("transfer", to, value, contract="AtollToken")
+
+    # DrandBeacon
+
+    def post(self, round: int, signature: bytes) -> Call:
+        """Costs its sender the gas alone, and nothing is paid for it; who needs a draw posts the
+        round that draws it.
+
+        Args:
+            signature: x ‖ y of a point of G1, 48 bytes each, big-endian.
+        """
+        return self.build("post", round, signature, contract="DrandBeacon", permissionless=True)

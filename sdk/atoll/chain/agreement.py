@@ -46,24 +46,24 @@ class Agreement:
             RpcUnavailable: there is none.
         """
         question = ("eth_getBlockByNumber", ["latest", False])
-        said = await self._provider.ask_all(*question, header, lambda t: len(t) >= self._least)
-        heights = sorted((each.ref.number for each in said.values()), reverse=True)
-        failure = self._too_few(len(said), "newest block")
+        answers = await self._provider.ask_all(*question, header, lambda t: len(t) >= self._least)
+        heights = sorted((each.ref.number for each in answers.values()), reverse=True)
+        failure = self._too_few(len(answers), "newest block")
         for height in sorted(set(heights[self._least - 1 :]), reverse=True):
-            told = {url: each for url, each in said.items() if each.ref.number == height}
+            at_height = {url: each for url, each in answers.items() if each.ref.number == height}
             try:
-                return await self.block(height, told)
+                return await self.block(height, at_height)
             except RpcUnavailable as error:
                 failure = error
         raise failure
 
     async def block(
-        self, number: int, told: Mapping[str, BlockHeader] | None = None
+        self, number: int, known: Mapping[str, BlockHeader] | None = None
     ) -> BlockHeader:
         """The block of that height.
 
         Args:
-            told: as endpoints have already given it, by URL.
+            known: as endpoints have already given it, by URL.
 
         Raises:
             RpcUnavailable: fewer give it alike.
@@ -73,55 +73,55 @@ class Agreement:
             question = ("eth_getBlockByNumber", [hex(number), False])
             return await self._provider.ask_at(url, *question, optional(header_at(number)))
 
-        return await self.alike(ask, f"block {number}", told)
+        return await self.alike(ask, f"block {number}", known)
 
     async def alike(
         self,
         ask: Callable[[str], Awaitable[T | None]],
         about: str,
-        told: Mapping[str, T] | None = None,
+        known: Mapping[str, T] | None = None,
     ) -> T:
         """What so many answer alike.
 
         Args:
             ask: asks the endpoint with that URL; None where it has nothing.
-            told: what endpoints have already answered, by URL.
+            known: what endpoints have already answered, by URL.
 
         Raises:
             RpcUnavailable: fewer do; `ask` may raise it, too, and then has nothing.
         """
-        said = dict(told or {})
-        waiting = [url for url in self._provider.preferred() if url not in said]
+        answers = dict(known or {})
+        waiting = [url for url in self._provider.preferred() if url not in answers]
         asked = dict[asyncio.Task[T | None], str]()
         slow = set[asyncio.Task[T | None]]()
         try:
-            while (lacks := self._least - _alike_most(said.values())) > 0:
+            while (lacks := self._least - _alike_most(answers.values())) > 0:
                 more = max(0, lacks - len(asked.keys() - slow))
                 for url in waiting[:more]:
                     asked[asyncio.ensure_future(_asked(ask, url))] = url
                 del waiting[:more]
                 if not asked:
                     raise self._too_few(self._least - lacks, about)
-                done, left = await asyncio.wait(
+                finished, left = await asyncio.wait(
                     asked, timeout=SLOW_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
-                slow |= left if not done else set()
-                answers = ((asked.pop(task), task.result()) for task in done)
-                said |= {url: answer for url, answer in answers if answer is not None}
+                slow |= left if not finished else set()
+                results = ((asked.pop(task), task.result()) for task in finished)
+                answers |= {url: answer for url, answer in results if answer is not None}
         finally:
             for task in asked:
                 task.cancel()
-        return self._judged(said, [url for task, url in asked.items() if task in slow], about)
+        return self._judged(answers, [url for task, url in asked.items() if task in slow], about)
 
-    def _judged(self, said: Mapping[str, T], slow: Iterable[str], about: str) -> T:
+    def _judged(self, answers: Mapping[str, T], slow: Iterable[str], about: str) -> T:
         """The answer of most; who gave another one, or was slow, is asked last for a while."""
-        found = Counter(said.values()).most_common(1)[0][0]
-        for url, answer in said.items():
-            if answer != found:
+        most = Counter(answers.values()).most_common(1)[0][0]
+        for url, answer in answers.items():
+            if answer != most:
                 self._provider.distrust(url, f"it gives another {about} than most")
         for url in slow:
             self._provider.distrust(url, f"others gave {about} while it was waited for")
-        return found
+        return most
 
     def _too_few(self, count: int, about: str) -> RpcUnavailable:
         return RpcUnavailable(

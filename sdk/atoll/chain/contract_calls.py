@@ -18,11 +18,23 @@ from atoll.chain.call import Call
 from atoll.chain.round_calls import RoundCalls
 from atoll.errors import ProtocolError
 from atoll.protocol.audit_reports import AuditReport
-from atoll.protocol.call_structs import Certified, Having
-from atoll.protocol.claims import shown, testimony
+from atoll.protocol.call_structs import (
+    Case,
+    Certified,
+    Commitment,
+    Coordinate,
+    Having,
+    Later,
+    Opened,
+    RoundOpening,
+    ShownRows,
+)
+from atoll.protocol.claims import shown
 from atoll.protocol.games.calls import calldata
 from atoll.protocol.games.moves import Claim, Move
+from atoll.protocol.hashing import keccak256
 from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.strikes import ShownUpdate, StrikeProof, Strikes
 from atoll.protocol.types import (
     NO_BITS,
     ZERO_DIGEST,
@@ -34,6 +46,7 @@ from atoll.protocol.types import (
     RoundRecord,
     SeatIndex,
     SlotIndex,
+    bits,
 )
 
 _NO_RECORD: Final = RoundRecord(*(ZERO_DIGEST,) * 5, *(NO_BITS,) * 6)
@@ -67,6 +80,10 @@ class Calls(RoundCalls, AccountCalls):
             stake: the bond, which is slashed without the key; wei.
         """
         return replace(self.key(job, round_, key), stake=stake)
+
+    def strikes(self, chain_id: int) -> Strikes:
+        """The contract that takes strikes."""
+        return Strikes(chain_id, self._addresses["Strikes"])
 
     def play(self, game: int, claim: Claim, move: Move, stake: int = 0) -> Call:
         """A move of a game about that claim.
@@ -137,11 +154,6 @@ class SettledCalls:
             body=self._opened(id),
         )
 
-    def testify(self, game: int, claim: Claim, id: HolderId, *, is_right: bool) -> Call:
-        """What a member of the round's pool says of a claim about it that no trace decides."""
-        encoded = testimony(claim, self._settled.record, id, is_right=is_right)
-        return self._calls.testify(game, encoded)
-
     def dropped(self, id: HolderId, seat: SeatIndex) -> Call:
         """An opened *mismatch* was not challenged by its author."""
         return self._calls.dropped(
@@ -189,6 +201,71 @@ class SettledCalls:
             votes=self._settled.record.votes,
             shown=both,
         )
+
+    def strike(self, proof: StrikeProof, salt: Digest) -> Call:
+        """What the committee certified is not what the updates give."""
+        settled, place = self._settled, proof.place
+        case = Case(
+            job_id=self._job,
+            round=self._round,
+            salt=salt,
+            record=settled.record,
+            verdict=settled.verdict,
+            statement=proof.statement,
+            shape=proof.shape,
+            leaves=proof.leaves,
+            path=proof.path,
+            # All of them: who signs just before it would else have the strike refused.
+            signers=tuple(
+                settled.slots[SlotIndex(slot)] for slot in bits(settled.record.committee)
+            ),
+        )
+        if place.seat is not None:
+            return self._calls.strike_missing(case, place.seat, settled.seats[place.seat])
+        carried = proof.carried
+        if carried is not None:
+            shown = carried.parts, carried.header, carried.path
+            return self._calls.strike_carried(case, *shown)
+        if place.is_nothing:
+            ids = [settled.seats[SeatIndex(seat)] for seat in bits(proof.owed)]
+            return self._calls.strike_nothing(case, ids)
+        if place.is_derived:
+            opening = proof.opening or RoundOpening(b"", b"", b"", ())
+            return self._calls.strike_derived(case, opening)
+        if place.section is None or proof.merged is None:
+            return self._calls.strike_statement(case)
+        merged = proof.merged
+        coordinate = Coordinate(place.section, place.index, merged.size, merged.pieces[0])
+        return self._calls.strike_coordinate(case, coordinate)
+
+    def show_rows(self, proof: StrikeProof, updates: Sequence[ShownUpdate]) -> Call:
+        """Some of the rows that a strike needs."""
+        place, reveals = proof.place, self._settled.reveals.items()
+        rows = ShownRows(
+            job_id=self._job,
+            round=self._round,
+            record=self._settled.record,
+            shape=proof.shape,
+            leaves=proof.leaves,
+            path=proof.path,
+            section=place.section or 0,
+            index=place.index,
+            reveals=tuple(Later(seat, each.commitment) for seat, each in reveals),
+            updates=tuple(map(self._opened_update, updates)),
+        )
+        return self._calls.show_rows(rows)
+
+    def _opened_update(self, update: ShownUpdate) -> Opened:
+        seat = SeatIndex(update.seat)
+        revealed = self._settled.reveals[seat]
+        committed = Commitment(
+            account=revealed.account,
+            checkpoints=keccak256(revealed.reveal.checkpoint_commitments),
+            update_root=revealed.reveal.update_root,
+            key_hash=revealed.reveal.key_hash,
+            salt=revealed.reveal.salt,
+        )
+        return Opened(seat, committed, update.size, update.pieces)
 
     def _opened(self, id: HolderId) -> bytes:
         """What an auditor opened; empty for nothing."""

@@ -10,11 +10,26 @@ from dataclasses import dataclass
 
 from atoll.chain.structs import Escrow, RoundState
 from atoll.chain.view import View
-from atoll.protocol.types import Address, HolderId, JobId, Params, Role, RoundIndex, Terms
+from atoll.protocol.types import (
+    Address,
+    Bitmap,
+    Digest,
+    HolderId,
+    JobId,
+    Params,
+    Role,
+    RoundIndex,
+    Terms,
+)
 
 
 def state(job_id: JobId) -> View[RoundState]:
     return View("Rounds", "state", (job_id,), RoundState)
+
+
+def awaited_block(job_id: JobId) -> View[int]:
+    """The block by whose seed the job's next draw is; 0 where no draw waits for a seed."""
+    return View("Rounds", "awaitedBlock", (job_id,), int)
 
 
 def absolute_end(job_id: JobId) -> View[int]:
@@ -37,6 +52,20 @@ class Id:
 
 def id_of(job_id: JobId, account: Address) -> View[Id]:
     return View("Members", "idOf", (job_id, account), Id)
+
+
+def announced_in(commitment: Digest) -> View[int]:
+    """In which a strike was announced; 0 for none."""
+    return View("Strikes", "announcedIn", (commitment,), int)
+
+
+def shown_of(job_id: JobId, round: RoundIndex, what: int) -> View[Bitmap]:
+    """Whose rows were shown there.
+
+    Args:
+        what: as `commitmentOf` has it.
+    """
+    return View("Strikes", "shownOf", (job_id, round, what), Bitmap)
 
 
 def budget(terms: Terms) -> View[int]:
@@ -112,6 +141,11 @@ def owed(account: Address) -> View[int]:
     return View("Game", "owed", (account,), int)
 
 
+def delegate_of(holder: Address) -> View[Address]:
+    """Who may make a holder's moves beside itself; zero for nobody."""
+    return View("Game", "delegateOf", (holder,), Address)
+
+
 def key_of(account: Address) -> View[bytes]:
     """Of the account, x ‖ y; nothing where it has none."""
     return View("BlsPolicy", "keyOf", (account,), bytes)
@@ -120,6 +154,28 @@ def key_of(account: Address) -> View[bytes]:
 def sum_of(accounts: Sequence[Address]) -> View[bytes]:
     """Of the keys, x ‖ y, as kept of these accounts in this order; nothing where none is."""
     return View("BlsPolicy", "sumOf", (accounts,), bytes)
+
+
+def awaited(number: int) -> View[int]:
+    """The round that draws what was fixed in a block; 0 where nothing was, where somebody has
+    posted it, and where the block's hash is lost, so that it draws nothing any more.
+    """
+    return View("DrandBeacon", "awaited", (number,), int)
+
+
+def randomness(round: int) -> View[Digest]:
+    """What drand publishes as the round's randomness; 0 where nobody has posted its signature."""
+    return View("DrandBeacon", "randomness", (round,), Digest)
+
+
+def genesis() -> View[int]:
+    """Unix seconds of round 1."""
+    return View("DrandBeacon", "genesis", (), int)
+
+
+def period() -> View[int]:
+    """Seconds from a round to the next."""
+    return View("DrandBeacon", "period", (), int)
 
 
 def owner() -> View[Address]:

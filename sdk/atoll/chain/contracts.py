@@ -261,6 +261,10 @@ class AtollChain:
         """Wei that were claimed for the account, and that its payee could not be sent."""
         return await self.ask(views.kept_of(account), block)
 
+    async def delegate_of(self, holder: Address) -> Address:
+        """Who may make the holder's moves in games beside itself; zero for nobody."""
+        return await self.ask(views.delegate_of(holder))
+
     async def owed_by_games(self, account: Address, block: str = LATEST) -> int:
         """Wei that `withdraw` of the game contract would send to the account."""
         return await self.ask(views.owed(account), block)

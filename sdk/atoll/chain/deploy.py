@@ -20,10 +20,11 @@ from eth_utils.crypto import keccak
 from atoll.chain.abi import input_types, load_artifact, registry
 from atoll.chain.default_params import default_params
 from atoll.chain.deployment import Deployment
+from atoll.chain.drand import QUICKNET, DrandChain
 from atoll.chain.prices import ask_prices
 from atoll.chain.response_checks import data, header, quantity, receipt, tx_hash
 from atoll.chain.rpc import FailoverProvider
-from atoll.chain.supported_chains import check_chain
+from atoll.chain.supported_chains import beacon_of, check_chain
 from atoll.chain.verdicts import Refusal, RpcRefused, floor_of, refusal_of
 from atoll.errors import (
     ChainError,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DAY = 24 * 60 * 60
-WIRE_GAS = 150_000  # twice what the dearest of these calls uses
+WIRE_GAS = 400_000  # twice what the dearest of these calls uses
 CREATE_MARGIN_GAS = 1_500_000
 """For constructors; what is not used is not paid."""
 BLOCK_GAS = 25_000_000
@@ -55,6 +56,7 @@ FAMILIES = (
     "OptimiserSteps",
     "StateSteps",
     "UpdateProofSteps",
+    "RolloutSteps",
 )
 """The judge's contracts of operations, by op >> 8."""
 _G1_ADD = "0x" + (0x0B).to_bytes(20, "big").hex()
@@ -78,6 +80,9 @@ class DeployConfig:
             them the deployer's.
         owner: of the configuration; None is the deployer.
         params: in units of the token; None is the chain's own (`default_params`).
+        beacon: the contract that draws, `HistoryBeacon` or `DrandBeacon`; None is the chain's own
+            (`beacon_of`).
+        drand: the chain of drand's whose signatures that contract takes.
         unbonding_delay, change_delay: seconds.
         timeout: seconds until a transaction that no block takes is an error.
     """
@@ -87,6 +92,8 @@ class DeployConfig:
     supply: int = 10**9
     owner: Address | None = None
     params: Params | None = None
+    beacon: str | None = None
+    drand: DrandChain = QUICKNET
     unbonding_delay: int = 7 * DAY
     change_delay: int = 2 * DAY
     timeout: float = 120.0
@@ -160,10 +167,18 @@ class _Deployer:
         if (chain_id := self._provider.chain_id) is None:
             raise ChainError("the endpoint named no chain id")
         check_chain(chain_id)
-        token, new = self._config.token, checked_decimals(self._config.decimals)
+        config = self._config
+        token, new = config.token, checked_decimals(config.decimals)
         self._decimals = new if token is None else await decimals_of(self._provider, token)
-        params = self._config.params or default_params(chain_id, self._decimals)
-        self._plan(params, has_bls=await self._has_bls())
+        params = config.params or default_params(chain_id, self._decimals)
+        has_bls = await self._has_bls()
+        beacon = config.beacon or beacon_of(chain_id, has_bls=has_bls)
+        if beacon == "DrandBeacon" and not has_bls:
+            raise ConfigError(
+                "this chain cannot check drand's signatures: it has no precompiles for BLS12-381",
+                next_step="draw by blocks' hashes, with --beacon history",
+            )
+        self._plan(params, beacon, has_bls=has_bls)
         head = await self._ask(header, "eth_getBlockByNumber", "latest", False)
         prices = await ask_prices(self._provider, head, TIP)
         self._tip, self._burnt = min(prices.tip, MOST_TIP), 2 * prices.base_fee
@@ -171,7 +186,7 @@ class _Deployer:
         await self._check_money(fee)
         blocks: list[int] = []
         try:
-            async with asyncio.timeout(self._config.timeout):
+            async with asyncio.timeout(config.timeout):
                 for begin, end in self._groups():
                     steps = range(begin, end)
                     sent = [await self._send(i, fee, self._tip) for i in steps]
@@ -179,7 +194,7 @@ class _Deployer:
                     blocks += [await self._mined(i, fee, tx_hash) for i, tx_hash in mined]
         except TimeoutError as error:
             raise ChainError(
-                f"no block took the deployment within {self._config.timeout:.0f} seconds",
+                f"no block took the deployment within {config.timeout:.0f} seconds",
                 next_step="check that the chain makes blocks",
             ) from error
         # No contract that is folded logs anything before the last of them is there, and the state
@@ -204,7 +219,7 @@ class _Deployer:
         except RpcRefused:  # a node that knows the address as taken and no such operation
             return False
 
-    def _plan(self, params: Params, *, has_bls: bool) -> None:
+    def _plan(self, params: Params, beacon: str, *, has_bls: bool) -> None:
         config, at = self._config, self._addresses
         owner = config.owner or self._sender
         if config.token is None:
@@ -217,9 +232,10 @@ class _Deployer:
         if has_bls:
             self._create("BlsPolicy")
             policies.append(at["BlsPolicy"])
+        self._create(beacon, *(config.drand.constructor() if beacon == "DrandBeacon" else ()))
         longest = config.unbonding_delay + LONGEST_MOVES
-        delays = (config.unbonding_delay, config.change_delay, longest)
-        self._create("Config", at["AtollToken"], owner, astuple(params), *delays, policies)
+        fixed = (config.unbonding_delay, config.change_delay, longest, at[beacon])
+        self._create("Config", at["AtollToken"], owner, astuple(params), *fixed, policies)
         self._create("Stakes", at["Config"])
         self._plan_judge(longest)
         # The escrow's code names the contracts that it asks, which come after it.
@@ -232,6 +248,9 @@ class _Deployer:
         self._create("Members", at["Stakes"], at["Jobs"])
         self._create("Audits", at["Rounds"], at["Members"], at["Jobs"])
         self._create("LateVotes", at["Rounds"], at["Members"], at["Audits"])
+        struck = (at["Rounds"], at["Members"], at["Jobs"])
+        self._create("DerivedStrikes", *struck)
+        self._create("Strikes", *struck, at["DerivedStrikes"])
         self._create("Claims", at["Rounds"], at["Members"], at["Jobs"], at["Audits"])
         self._plan_wires()
 
@@ -244,12 +263,12 @@ class _Deployer:
 
     def _plan_wires(self) -> None:
         at = self._addresses
-        rounds, members, audits, late_votes = (
-            at[n] for n in ("Rounds", "Members", "Audits", "LateVotes")
+        rounds, members, audits, late_votes, strikes = (
+            at[n] for n in ("Rounds", "Members", "Audits", "LateVotes", "Strikes")
         )
         self._wire("Stakes", members, at["Jobs"])
-        self._wire("Rounds", members, audits, late_votes)
-        self._wire("Members", rounds, audits, late_votes, at["Claims"], at["Game"])
+        self._wire("Rounds", members, audits, late_votes, strikes)
+        self._wire("Members", rounds, audits, late_votes, at["Claims"], strikes, at["Game"])
         self._wire("Audits", at["Game"])
         self._wire("Claims", at["Game"])
         self._wire("Game", at["Claims"])

@@ -32,6 +32,7 @@ REQUIRED = (
     "Members",
     "Audits",
     "LateVotes",
+    "Strikes",
     "EcdsaPolicy",
     "Claims",
     "Game",
@@ -46,7 +47,8 @@ class Deployment:
     Attributes:
         block: the block before which none of them has said anything.
         addresses: contract name to address; "AtollToken" is the ERC-20 of stakes and pay, and
-            "BlsPolicy" is among them where the chain has what it calls.
+            "BlsPolicy" is among them where the chain has what it calls, and of "HistoryBeacon" and
+            "DrandBeacon" the one that draws.
         explorer: where people look at the chain: pages link to its `/tx/`, `/address/` and
             `/block/`; empty where there is none.
         names: what some accounts are called, as a development network's members are.

@@ -37,9 +37,10 @@ from atoll.protocol.events import (
     Ended,
     GatewayAnnounced,
     JobCreated,
-    Testified,
+    Owed,
 )
 from atoll.protocol.game_records import parties
+from atoll.protocol.membership import NOWHERE
 from atoll.protocol.owners import Ownership, enter, ownership_of
 from atoll.protocol.rounds import apply
 from atoll.protocol.types import Address, BlockRef, JobId
@@ -390,7 +391,7 @@ class Fold:
         event, block = item.event, item.block
         self.count, self.newest = self.count + 1, block.number
         if isinstance(event, GatewayAnnounced):
-            self._announced[event.account], self._announced_in = event.url, block
+            self._announce(event, block)
         enter(self.owners, event)
         job = self._job_of(event)
         before = None if job is None else self._view_before(job, event)
@@ -407,6 +408,14 @@ class Fold:
             return Folded(item, None)
         return Folded(item, view)
 
+    def _announce(self, event: GatewayAnnounced, block: BlockRef) -> None:
+        """In the mapping itself: a copy for each announcement would be a stranger's to ask for."""
+        if event.url == NOWHERE:
+            self._announced.pop(event.account, None)
+        else:
+            self._announced[event.account] = event.url
+        self._announced_in = block
+
     def _job_of(self, event: ContractEvent) -> JobId | None:
         """The one job whose view the event can change; most events of a game name no job."""
         if isinstance(event, Challenged | CrowdedOut):
@@ -414,7 +423,7 @@ class Fold:
             if isinstance(event, Challenged) and about is not None:
                 self._games[event.id] = about[0]
             return None if about is None else about[0]
-        if isinstance(event, GameMove | Began | Testified | Decided | Ended):
+        if isinstance(event, GameMove | Owed | Began | Decided | Ended):
             return self._games.get(event.id)
         return getattr(event, "job_id", None)
 

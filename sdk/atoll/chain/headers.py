@@ -53,22 +53,22 @@ class HeaderReader:
 
     def _named(self, number: int) -> BlockHeader | None:
         """The block of that height which the newest names, if every one between was seen."""
-        found = self._newest
-        while found is not None and found.ref.number > number:
-            parent = self._seen.get(found.parent)
+        block = self._newest
+        while block is not None and block.ref.number > number:
+            parent = self._seen.get(block.parent)
             # Blocks of an endpoint that makes them up may name one another in a circle.
-            is_below = parent is not None and parent.ref.number < found.ref.number
-            found = parent if is_below else None
-        return found if found is not None and found.ref.number == number else None
+            is_below = parent is not None and parent.ref.number < block.ref.number
+            block = parent if is_below else None
+        return block if block is not None and block.ref.number == number else None
 
     async def _ask(self, number: int) -> BlockHeader | None:
         if self._agreement is not None:
             return await self._ask_for_agreed(self._agreement, number)
         for _ in range(LOOKS):
             question = ("eth_getBlockByNumber", [hex(number), False])
-            found = await self._provider.ask(*question, optional(header_at(number)))
-            if found is not None or (await self.newest()).ref.number < number:
-                return found
+            block = await self._provider.ask(*question, optional(header_at(number)))
+            if block is not None or (await self.newest()).ref.number < number:
+                return block
         raise RpcUnavailable(
             f"the RPC endpoint says that it has no block {number}, and has later ones",
             next_step="use another RPC endpoint: this one has dropped old blocks, or answers from "
@@ -94,20 +94,20 @@ class HeaderReader:
             return self._newest
         asked_at = time.monotonic()
         if self._agreement is not None:
-            found = await self._agreement.newest()
+            newest = await self._agreement.newest()
         else:
-            found = await self._growing(asked_at)
-        self._remember(found, asked_at)
-        return found
+            newest = await self._growing(asked_at)
+        self._remember(newest, asked_at)
+        return newest
 
     async def _growing(self, asked_at: float) -> BlockHeader:
         """The newest block of the first endpoint that is not behind others."""
-        found = await self._latest()
-        if self._growth.is_doubtful(found.ref, asked_at):
-            if await pass_over_lagging(self._provider, found.ref):
-                found = await self._latest()
-            self._growth.note(found.ref, asked_at)
-        return found
+        newest = await self._latest()
+        if self._growth.is_doubtful(newest.ref, asked_at):
+            if await pass_over_lagging(self._provider, newest.ref):
+                newest = await self._latest()
+            self._growth.note(newest.ref, asked_at)
+        return newest
 
     def _remember(self, newest: BlockHeader, asked_at: float) -> None:
         self._newest, self._newest_at = newest, asked_at

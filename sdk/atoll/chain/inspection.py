@@ -20,10 +20,13 @@ from eth_utils.address import to_checksum_address
 from atoll.chain import response_checks
 from atoll.chain.abi import Function, load_artifact, registry
 from atoll.chain.contracts import LATEST, AtollChain
+from atoll.chain.deployment import DEVELOPMENT_CHAINS
+from atoll.chain.drand import QUICKNET
 from atoll.chain.verdicts import RpcRefused
 from atoll.protocol.types import Address
 
 ERC20: Final = "AtollToken"
+DRAND: Final = "DrandBeacon"
 WORD: Final = 32
 _NOBODY: Final = Address("0x" + "00" * 20)
 _LEAST_ADDRESS: Final = 1 << 64
@@ -159,6 +162,7 @@ async def _miswired(chain: AtollChain, check: ContractCheck) -> list[str]:
     addresses, wrong = chain.deployment.addresses, []
     known = {name.lower(): address for name, address in addresses.items()}
     known["token"] = addresses[ERC20]
+    known["beacon"] = addresses[DRAND if DRAND in addresses else "HistoryBeacon"]
     for part in (name for name in addresses if _whole(name, addresses) == check.name):
         known[part.removeprefix(check.name).lower()] = addresses[part]
     # A part runs in the storage of its whole; what it names in its own, which is empty, is nothing.
@@ -171,7 +175,21 @@ async def _miswired(chain: AtollChain, check: ContractCheck) -> list[str]:
         value = await _ask_view(chain, check.name, item)
         if value not in {known[item["name"].lower()], *unsaid}:
             wrong.append(f"its {item['name']} is {value}, not the deployment's")
+    if check.name == DRAND and chain.deployment.chain_id not in DEVELOPMENT_CHAINS:
+        wrong += await _of_another_drand(chain)
     return wrong
+
+
+async def _of_another_drand(chain: AtollChain) -> list[str]:
+    """Whoever has the secret of that key would know every draw before the others."""
+    artifact = {item.get("name"): item for item in load_artifact(DRAND)["abi"]}
+    wanted = {
+        "key": f"0x{QUICKNET.key.hex()}",
+        "genesis": QUICKNET.genesis,
+        "period": QUICKNET.period,
+    }
+    values = {name: await _ask_view(chain, DRAND, artifact[name]) for name in wanted}
+    return [f"its {name} is not quicknet's" for name in wanted if values[name] != wanted[name]]
 
 
 def _whole(name: str, names: Iterable[str]) -> str | None:
@@ -195,6 +213,7 @@ def _is_plain_view(item: dict[str, Any]) -> bool:
         item["type"] == "function"
         and item["stateMutability"] in {"view", "pure"}
         and not item["inputs"]
+        and bool(item["outputs"])
     )
 
 

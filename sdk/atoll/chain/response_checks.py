@@ -70,10 +70,10 @@ def counter(value: Any) -> int:
     """A number of up to 62 bits: heights, times, places, nonces and gas. A database keeps it, and
     those that are counted on from it.
     """
-    found = quantity(value)
-    if found >> 62:
-        raise ValueError(f"not a counter: {found}")
-    return found
+    number = quantity(value)
+    if number >> 62:
+        raise ValueError(f"not a counter: {number}")
+    return number
 
 
 def text(value: Any) -> str:
@@ -82,8 +82,8 @@ def text(value: Any) -> str:
     Others would steer the terminal of who reads it, or be settings of their own where a line is
     one, as for systemd; JSON can name halves of characters, too, which no file takes.
     """
-    said = value if isinstance(value, str) else reprlib.repr(value)
-    printable = (c if c.isprintable() else " " for c in said[:1000])
+    words = value if isinstance(value, str) else reprlib.repr(value)
+    printable = (c if c.isprintable() else " " for c in words[:1000])
     return " ".join("".join(printable).split())
 
 
@@ -96,10 +96,10 @@ def data(value: Any) -> bytes:
 
 def word(value: Any) -> Digest:
     """32 bytes."""
-    found = data(value)
-    if len(found) != 32:
+    raw = data(value)
+    if len(raw) != 32:
         raise ValueError(f"not 32 bytes: {reprlib.repr(value)}")
-    return Digest(found)
+    return Digest(raw)
 
 
 def tx_hash(value: Any) -> str:
@@ -137,10 +137,10 @@ def header_at(number: int) -> Callable[[Any], BlockHeader]:
     """A reader of the block of that height, which takes no other one."""
 
     def read(value: Any) -> BlockHeader:
-        found = header(value)
-        if found.ref.number != number:
-            raise ValueError(f"block {found.ref.number} for block {number}")
-        return found
+        block = header(value)
+        if block.ref.number != number:
+            raise ValueError(f"block {block.ref.number} for block {number}")
+        return block
 
     return read
 
@@ -170,12 +170,12 @@ def raw_log(value: Any) -> RawLog:
 
 def raw_logs(value: Any) -> list[RawLog]:
     """Logs in chain order, each once."""
-    found = [raw_log(item) for item in _items(value)]
-    found.sort(key=lambda log: (log.block_number, log.index))
-    places = {(log.block_number, log.index) for log in found}
-    if len(places) != len(found):
+    logs = [raw_log(item) for item in _items(value)]
+    logs.sort(key=lambda log: (log.block_number, log.index))
+    places = {(log.block_number, log.index) for log in logs}
+    if len(places) != len(logs):
         raise ValueError("two logs in one place")
-    return found
+    return logs
 
 
 def receipt(value: Any) -> TxReceipt | None:
@@ -206,9 +206,9 @@ def _logs_of(receipt: dict[str, Any]) -> list[RawLog]:
     """A receipt's logs, whose place is the receipt's where they do not say it themselves."""
     of_receipt = ("blockNumber", "blockHash", "transactionHash")
     place = {name: receipt[name] for name in of_receipt}
-    said = _or_none(receipt, "logs", _items) or []
+    items = _or_none(receipt, "logs", _items) or []
     whole = []
-    for index, item in enumerate(said):
+    for index, item in enumerate(items):
         known = {name: value for name, value in _fields(item).items() if value is not None}
         whole.append({"logIndex": hex(index), **place, **known})
     return raw_logs(whole)
@@ -221,8 +221,8 @@ def block_receipts(value: Any) -> list[TxReceipt]:
 
 def _or_none(fields: dict[str, Any], name: str, read: Callable[[Any], T]) -> T | None:
     """What a field says that need not be there."""
-    found = fields.get(name)
-    return None if found is None else read(found)
+    value = fields.get(name)
+    return None if value is None else read(value)
 
 
 def _fields(value: Any) -> dict[str, Any]:

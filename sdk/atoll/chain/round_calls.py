@@ -1,4 +1,4 @@
-"""Typed calls of Rounds, Members, Audits, LateVotes and BlsPolicy, named as in Solidity.
+"""Typed calls of Rounds, Members, Audits, LateVotes, Strikes and BlsPolicy, named as in Solidity.
 
 Made by contracts/tools/export_artifacts.py from the contracts; not edited by hand.
 """
@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from atoll.chain.call import Call, CallBuilder
-from atoll.protocol.call_structs import Certified, Having, Shown
+from atoll.protocol.call_structs import (
+    Case,
+    Certified,
+    Coordinate,
+    Having,
+    RoundOpening,
+    Shown,
+    ShownRows,
+)
 from atoll.protocol.types import (
     Address,
     Bitmap,
@@ -31,7 +39,7 @@ class RoundCalls(CallBuilder):
 
     def advance(self, job_id: JobId) -> Call:
         """Anyone: moves a job on whose deadline has passed. Reverts with NothingToDo when nothing
-        is due.
+        is due, and with Unseeded while the beacon does not know what the committee is drawn by.
         """
         return self.build("advance", job_id, contract="Rounds", permissionless=True)
 
@@ -64,8 +72,8 @@ class RoundCalls(CallBuilder):
 
     def seed_audit(self, job_id: JobId) -> Call:
         """Anyone, from the block after the one in which the merge opened: fixes the audit seed, if
-        no vote has. Where 256 blocks have passed since, the chain has forgotten that block's
-        hash, and this notes the present block instead.
+        no vote has. Where the chain has forgotten that block's hash, after 256 blocks or 8,191
+        (EIP-2935), this notes the present block instead.
         """
         return self.build("seedAudit", job_id, contract="Rounds", permissionless=True)
 
@@ -86,7 +94,8 @@ class RoundCalls(CallBuilder):
 
     def settle_late(self, job_id: JobId, slots: bytes, has: Sequence[Bitmap]) -> Call:
         """Anyone, from the job's expiry on, once the committee draw's deadline has passed: pays
-        what was available and closes the job.
+        what was available and closes the job. Before it where somebody leaves, or the submitter
+        has cancelled, once committee draws have taken 2 mergeSeconds and a window.
 
         Args:
             slots: of the committee draw's votes, a byte each, in the chain's order.
@@ -142,6 +151,9 @@ class RoundCalls(CallBuilder):
         return self.build("ready", job_id, contract="Members")
 
     def leave_pool(self, job_id: JobId) -> Call:
+        """The caller's slot is free after the round that runs. Not in MERGE, unless a committee
+        draw of the round has settled nothing.
+        """
         return self.build("leavePool", job_id, contract="Members")
 
     def penalise_member(self, job_id: JobId, round: RoundIndex, id: HolderId) -> Call:
@@ -349,6 +361,78 @@ class RoundCalls(CallBuilder):
             contract="LateVotes",
             permissionless=True,
         )
+
+    # Strikes
+
+    def announce(self, commitment: Digest) -> Call:
+        """Anyone: notes a strike to come, so that who copies one at a coordinate comes later.
+        Strikes elsewhere, at a statement, a seat, what is derived or nothing merged, can be
+        announced for every round beforehand.
+
+        Args:
+            commitment: `commitmentOf` of the strike.
+        """
+        return self.build("announce", commitment, contract="Strikes", permissionless=True)
+
+    def strike_nothing(self, c: Case, ids: Sequence[HolderId]) -> Call:
+        """Anyone, in the same time: nothing was merged, although 2f + 1 updates that the committee
+        had, whose seats did enough and were not slashed, were there.
+
+        Args:
+            ids: of these seats' holders.
+        """
+        return self.build("strikeNothing", c, ids, contract="Strikes", permissionless=True)
+
+    def strike_carried(self, c: Case, parts: bytes, header: bytes, path: Sequence[Digest]) -> Call:
+        """Anyone, in the same time: nothing was merged, and the state is another than that which
+        the round opened from, a round on.
+
+        Args:
+            parts: five words of the digest of that state.
+            header: of the job's program, and its path: of round 0 alone.
+        """
+        return self.build(
+            "strikeCarried", c, parts, header, path, contract="Strikes", permissionless=True
+        )
+
+    def show_rows(self, r: ShownRows) -> Call:
+        """Anyone, of a settled round: keeps what updates have at a coordinate, so that a strike
+        there needs them no more. In as many calls as it takes, by whoever; a row is the same
+        whoever shows it.
+        """
+        return self.build("showRows", r, contract="Strikes")
+
+    def strike_statement(self, c: Case) -> Call:
+        """Anyone, from 16 blocks after the announcement to the window's end: a certificate without
+        a statement that it must have, a statement that contradicts itself or the chain, or
+        either a statement or excluded seats where nothing was merged.
+        """
+        return self.build("strikeStatement", c, contract="Strikes", permissionless=True)
+
+    def strike_coordinate(self, c: Case, p: Coordinate) -> Call:
+        """Anyone, in the same time: the merged update is not what the rule gives at one coordinate,
+        where all merged rows were shown, or one that was shown is not canonical.
+        """
+        return self.build("strikeCoordinate", c, p, contract="Strikes", permissionless=True)
+
+    def strike_missing(self, c: Case, seat: SeatIndex, id: HolderId) -> Call:
+        """Anyone, in the same time: an update that the committee had, whose seat did enough and was
+        not slashed, is neither merged nor excluded.
+
+        Args:
+            id: of the seat's holder.
+        """
+        return self.build("strikeMissing", c, seat, id, contract="Strikes", permissionless=True)
+
+    def strike_derived(self, c: Case, o: RoundOpening) -> Call:
+        """Anyone, in the same time: groups of the statement are not what its inner products give,
+        or next exponents not what its votes make of those of the state that the round opened
+        with.
+
+        Args:
+            o: read only where groups are right.
+        """
+        return self.build("strikeDerived", c, o, contract="Strikes", permissionless=True)
 
     # BlsPolicy
 

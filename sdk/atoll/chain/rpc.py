@@ -158,17 +158,17 @@ class FailoverProvider:
     ) -> list[T]:
         """As `ask`, and what others say, up to so many in all, as far as they are at hand."""
         first, answer = await self._first(method, params, read)
-        said, now = [answer], asyncio.get_running_loop().time()
+        answers, now = [answer], asyncio.get_running_loop().time()
         for other in self._usable():
-            if other is first or not other.is_at_hand(now) or len(said) == count:
+            if other is first or not other.is_at_hand(now) or len(answers) == count:
                 continue
             try:
-                found = await self._ask_one(other, method, params, read)
+                another = await self._ask_one(other, method, params, read)
             except NoAnswer as error:
                 self._note(other, error)
             else:
-                said += found or ()
-        return said
+                answers += another or ()
+        return answers
 
     async def ask_all(
         self,
@@ -187,24 +187,24 @@ class FailoverProvider:
             RpcRefused: as `ask`.
         """
 
-        async def one(endpoint: _Endpoint) -> tuple[T] | None:
+        async def answer_of(endpoint: _Endpoint) -> tuple[T] | None:
             try:
                 return await self._ask_one(endpoint, method, params, read)
             except NoAnswer as error:
                 self._note(endpoint, error)
                 return None
 
-        now, said = asyncio.get_running_loop().time(), dict[str, T]()
+        now, answers = asyncio.get_running_loop().time(), dict[str, T]()
         for is_paused in (False, True):
             asked = [
                 each
                 for each in self._usable()
                 if each.ready_at <= now and (each.paused_until > now) == is_paused
             ]
-            if not is_enough(said.values()):
-                found = zip(asked, await asyncio.gather(*map(one, asked)), strict=True)
-                said |= {each.url: answer[0] for each, answer in found if answer is not None}
-        return said
+            if not is_enough(answers.values()):
+                pairs = zip(asked, await asyncio.gather(*map(answer_of, asked)), strict=True)
+                answers |= {each.url: answer[0] for each, answer in pairs if answer is not None}
+        return answers
 
     async def tell_all(
         self, method: str, params: Sequence[Any], read: Read[object]
@@ -214,7 +214,7 @@ class FailoverProvider:
         Who failed lately is excluded where there is another one.
         """
 
-        async def one(endpoint: _Endpoint) -> list[RpcRefused]:
+        async def refusals_of(endpoint: _Endpoint) -> list[RpcRefused]:
             try:
                 await self._ask_one(endpoint, method, params, read)
             except RpcRefused as refused:
@@ -224,8 +224,12 @@ class FailoverProvider:
             return []
 
         now = asyncio.get_running_loop().time()
-        told = [each for each in self._usable() if each.is_at_hand(now)] or self._usable()
-        return [refused for found in await asyncio.gather(*map(one, told)) for refused in found]
+        listeners = [each for each in self._usable() if each.is_at_hand(now)] or self._usable()
+        return [
+            refused
+            for refusals in await asyncio.gather(*map(refusals_of, listeners))
+            for refused in refusals
+        ]
 
     def distrust(self, url: str, why: str) -> None:
         """Asks others first for a while: what this endpoint says is not what most say."""

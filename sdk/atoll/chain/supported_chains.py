@@ -1,7 +1,9 @@
 """Chains that a network's contracts are sound on, by their numbers; others are refused by name.
 
-What decides is where randomness comes from: committees and audits are drawn from the hash of a
-block that nobody can choose among several (`blockhash`, of the last 256 blocks).
+What decides is where randomness comes from. Committees and audits are drawn by drand together with
+the hash of a block, where the chain has the precompiles of BLS12-381; on a development chain by the
+hash alone: `blockhash`, of the last 256 blocks, and of the last 8,191 where the chain keeps them
+(EIP-2935), as Ethereum and chains of the OP stack do.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ SUPPORTED: Final[Mapping[int, str]] = MappingProxyType(
         11155420: "OP Sepolia",
     }
 )
+ALONE: Final = frozenset({1337, 31337})
+"""Chains whose blocks nobody makes but their users, and which no drand follows."""
 UNSOUND: Final[Mapping[int, tuple[str, str]]] = MappingProxyType(
     {
         number: (name, reason)
@@ -42,6 +46,14 @@ UNSOUND: Final[Mapping[int, tuple[str, str]]] = MappingProxyType(
     }
 )
 """Chains that people ask for, and why there is no network on them."""
+
+
+def beacon_of(chain_id: int, *, has_bls: bool) -> str:
+    """The contract that draws on a chain, unless its deployer names another one.
+
+    Where blocks are somebody's to make, their hashes are that somebody's to choose.
+    """
+    return "DrandBeacon" if has_bls and chain_id not in ALONE else "HistoryBeacon"
 
 
 def check_chain(chain_id: int) -> None:

@@ -121,8 +121,8 @@ def is_of_account(refused: RpcRefused) -> bool:
 
 def refusal_of(refused: RpcRefused) -> Refusal | None:
     """Why a signed transaction was not taken; None where that is no verdict."""
-    said = refused.text.lower()
-    return next((kind for kind, named in _REFUSALS.items() if named.search(said)), None)
+    words = refused.text.lower()
+    return next((kind for kind, named in _REFUSALS.items() if named.search(words)), None)
 
 
 def floor_of(refused: RpcRefused) -> int | None:
@@ -130,12 +130,12 @@ def floor_of(refused: RpcRefused) -> int | None:
 
     Of several numbers the largest: some say what was bid, too, which is less.
     """
-    found = (
+    floors = (
         int(number) if not unit else int(float(number) * _GWEI)
         for number, unit in _FLOOR.findall(refused.text.lower())
         if unit or "." not in number
     )
-    return max((floor for floor in found if 0 < floor < _MOST_WEI), default=None)
+    return max((floor for floor in floors if 0 < floor < _MOST_WEI), default=None)
 
 
 def is_of_base_fee(refused: RpcRefused) -> bool:
@@ -145,14 +145,14 @@ def is_of_base_fee(refused: RpcRefused) -> bool:
 
 def is_too_much(refused: RpcRefused) -> bool:
     """Whether an endpoint says that it would answer, were less asked for."""
-    said = f"{refused.text} {text(refused.data)}".lower()
-    return _TOO_MUCH.search(said) is not None and _ABOUT_RATE.search(said) is None
+    words = f"{refused.text} {text(refused.data)}".lower()
+    return _TOO_MUCH.search(words) is not None and _ABOUT_RATE.search(words) is None
 
 
 def is_unsupported(refused: RpcRefused) -> bool:
     """Whether an endpoint does not serve such questions at all."""
-    said = refused.text.lower()
-    return refused.code in UNSUPPORTED or ("method" in said and bool(_UNSERVED.search(said)))
+    words = refused.text.lower()
+    return refused.code in UNSUPPORTED or ("method" in words and bool(_UNSERVED.search(words)))
 
 
 def rest_of(refused: RpcRefused) -> float | None:
@@ -174,6 +174,6 @@ def revert_data(data: Any) -> bytes | None:
         data = data.get("result", data.get("data"))
     if not isinstance(data, str):
         return None
-    found = re.fullmatch(r"(?:Reverted )?0x((?:[0-9a-fA-F]{2})*)", data)
-    raw = b"" if found is None else bytes.fromhex(found[1])
+    match = re.fullmatch(r"(?:Reverted )?0x((?:[0-9a-fA-F]{2})*)", data)
+    raw = b"" if match is None else bytes.fromhex(match[1])
     return raw if len(raw) >= SELECTOR_BYTES else None

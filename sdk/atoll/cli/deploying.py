@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -40,6 +40,12 @@ app = typer.Typer(
     help="Deploy a network's contracts, show and verify them, and own it.",
 )
 DAY = 24 * 60 * 60
+BeaconKind = Literal["drand", "history"]
+Beacon = Annotated[
+    BeaconKind | None,
+    typer.Option(help="What draws: drand, or blocks' hashes; left out, the chain's own."),
+]
+BEACONS: dict[BeaconKind, str] = {"drand": "DrandBeacon", "history": "HistoryBeacon"}
 SAID_IN_WORDS = ("proposedParams", "proposedPolicy")
 
 
@@ -61,6 +67,7 @@ def deploy(
     ] = None,
     unbonding_days: Annotated[int, typer.Option(min=1, max=365)] = 7,
     change_days: Annotated[int, typer.Option(min=1, max=30)] = 2,
+    beacon: Beacon = None,
     settings: Settings = None,
     explorer: Annotated[
         str, typer.Option(metavar="URL", help="Where people look at the chain: pages link there.")
@@ -80,9 +87,10 @@ def deploy(
     from atoll.chain.deploy import deploy as put_on_chain
     from atoll.chain.deployment import checked_explorer
     from atoll.chain.keys import load_key
+    from atoll.chain.verification import folder_beside, write_requests
     from atoll.protocol.token_units import decimals_used, use_decimals
 
-    _require_new(out)
+    _require_new(out, folder_beside(out))
     explorer = checked_explorer(explorer)
     if keystore is None:
         raise ConfigError("which key deploys?", next_step="pass --keystore FILE")
@@ -96,6 +104,7 @@ def deploy(
         supply=supply,
         owner=known_address(owner, "--owner"),
         params=params,
+        beacon=None if beacon is None else BEACONS[beacon],
         unbonding_delay=unbonding_days * DAY,
         change_delay=change_days * DAY,
     )
@@ -105,8 +114,9 @@ def deploy(
     made = replace(made, explorer=explorer)
     _save(made, out, json=json)
     say(f"{out} has the deployment: whoever joins the network needs it")
-    if "BlsPolicy" not in made.addresses:
-        say("this chain has no precompiles for BLS12-381 (EIP-2537): certificates in ECDSA only")
+    write_requests(made, folder_beside(out), is_new_token=chosen is None)
+    say(f"{folder_beside(out)} has what Sourcify is asked with, a file for each address")
+    _say_what_follows(made)
     _verify(rpc, out, json=json)
 
 
@@ -201,10 +211,11 @@ def _asked(rpc: str, deployment: Path | None, question: Callable[[AtollChain], A
     return asyncio.run(ask())
 
 
-def _require_new(out: Path) -> None:
-    """That a file can be made there, before anything is paid. Raises ConfigError."""
-    if out.exists():
-        raise ConfigError(f"{out} exists already", next_step="name another file with --out")
+def _require_new(out: Path, folder: Path) -> None:
+    """That both can be made there, before anything is paid. Raises ConfigError."""
+    for path in (out, folder):
+        if path.exists():
+            raise ConfigError(f"{path} exists already", next_step="name another file with --out")
     try:
         with tempfile.TemporaryFile(dir=out.parent):
             pass
@@ -213,6 +224,14 @@ def _require_new(out: Path) -> None:
             f"no file can be made in the folder {out.parent}: {error.strerror}",
             next_step="make the folder, or name another file with --out",
         ) from error
+
+
+def _say_what_follows(made: Deployment) -> None:
+    """From what the chain has."""
+    if "BlsPolicy" not in made.addresses:
+        say("this chain has no precompiles for BLS12-381 (EIP-2537): certificates in ECDSA only")
+    if "DrandBeacon" in made.addresses:
+        say("draws wait for drand's signatures, which every member posts; api.drand.sh has them")
 
 
 def _save(made: Deployment, out: Path, *, json: bool) -> None:

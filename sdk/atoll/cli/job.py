@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -26,7 +27,9 @@ from atoll.cli.network_commands import (
     DEFAULT_HOME,
     Home,
     Network,
+    Options,
     on_network,
+    taking,
 )
 from atoll.cli.output import Json, emit, say
 from atoll.cli.progress import MEASURING, Preparing
@@ -39,9 +42,6 @@ from atoll.cli.serving import (
     submit_file,
     words_of,
 )
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Submit, follow and collect training jobs."
@@ -69,6 +69,30 @@ Archive = Annotated[
         "deadline, so that anybody can audit the job after its end.",
     ),
 ]
+Again = Annotated[
+    bool, typer.Option("--again", help="Another job, though this file was submitted.")
+]
+JSON: Final[Options] = {"json": (Json, False)}
+PAYMENT: Final[Options] = {
+    "max_spend": (MaxSpend, inspect.Parameter.empty),
+    "yes": (Yes, False),
+    "detach": (Detach, False),
+}
+PAYMENT_OF_A_FILE: Final[Options] = {**PAYMENT, "again": (Again, False), "archive": (Archive, None)}
+
+
+def _payment(
+    *,
+    max_spend: str,
+    yes: bool,
+    detach: bool,
+    json: bool,
+    again: bool = False,
+    archive: float | None = None,
+) -> Payment:
+    """By the options. Raises ConfigError as `Serving.of` and `Payment.of`."""
+    serving = Serving.of(detach, archive)
+    return Payment.of(max_spend, serving, sure=yes, again=again, as_json=json)
 
 
 @app.command()
@@ -98,21 +122,19 @@ def new(
 
 
 @app.command("continue")
+@taking("payment", {**PAYMENT, **JSON}, _payment)
 @on_network(serves=True)
 def continue_job(
     job: Job,
     rounds: Annotated[int, typer.Option(min=1, help="Of the new job.")],
-    max_spend: MaxSpend,
     folder: Annotated[
         Path | None,
         typer.Option(help="Where model and job file go; default continued-JOB."),
     ] = None,
     settings: Settings = None,
-    yes: Yes = False,
-    detach: Detach = False,
     *,
+    payment: Payment,
     network: Network,
-    json: Json = False,
 ) -> None:
     """Submit a job like an earlier one of this home, from the newest model of that one.
 
@@ -120,7 +142,6 @@ def continue_job(
     again, it submits the file that is there, as it is: the same job, with the model of then.
     """
     place = folder or Path(f"continued-{job}")
-    payment = Payment.of(max_spend, Serving(detach), sure=yes, as_json=json)
     file = place / "job.toml"
     if is_continued(file, job, changes_of(rounds, settings)):
         say(f"{file} is there, and submitted as it is; another --folder has the newest model")
@@ -174,24 +195,16 @@ def check(
 
 
 @app.command()
+@taking("payment", {**PAYMENT_OF_A_FILE, **JSON}, _payment)
 @on_network(serves=True)
 def submit(
     file: File,
-    max_spend: MaxSpend,
     settings: Settings = None,
-    yes: Yes = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Another job, though this file was submitted.")
-    ] = False,
-    detach: Detach = False,
-    archive: Archive = None,
     *,
+    payment: Payment,
     network: Network,
-    json: Json = False,
 ) -> None:
     """Pay for a job and open it, then serve its data. The same file again is the same job."""
-    serving = Serving.of(detach, archive)
-    payment = Payment.of(max_spend, serving, sure=yes, again=again, as_json=json)
     submit_file(network, file, payment, settings)
 
 

@@ -44,7 +44,7 @@ Clean = Annotated[
     bool,
     typer.Option(
         "--clean",
-        help="The last model before anybody was merged whose work was found false, as certified.",
+        help="The last certified model before a strike, or before what was found false was merged.",
     ),
 ]
 
@@ -97,7 +97,8 @@ def result(
 ) -> None:
     """Fetch the trained model, as `transformers` opens it, with its model card.
 
-    Where somebody was slashed for the last round, that is merged once more without them, and said.
+    Where somebody was slashed for the last round, that is merged once more without them, and said;
+    where a round was struck, the first such is merged as its updates give it, and ends the result.
     Where it holds what somebody sent whose work was found false, that is said, too, and --clean
     fetches the last model before that. Of a job that trains adapters, what PEFT opens, or with
     --merged what `transformers` does.
@@ -124,7 +125,7 @@ def result(
         say(f"the model {which}, the last clean one")
         document["clean_rounds"] = rounds
     else:
-        if delivered.slashed:
+        if not delivered.is_certified:
             say(delivered.text())
         for line in sign_lines(delivered.signs(signs)):
             say(line)

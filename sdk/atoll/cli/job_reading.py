@@ -139,12 +139,16 @@ def watch(
 ) -> None:
     """Tell everything that happens in a job, and how good its models are, until it has ended.
 
+    Of a job that learns by rewards it counts, where torch is installed, what each round sampled.
+
     With --log each round's loss, tokens, seconds and money, and each seat's part of them, go to an
     experiment tracker, too.
     """
 
     async def work() -> None:
         from atoll.job.job_update import JobUpdate
+        from atoll.job.own_evaluation import measuring
+        from atoll.job.own_rewards import measure_rewards_here
         from atoll.job.tracking import tracking
 
         async with network.open() as client:
@@ -153,7 +157,7 @@ def watch(
             waits = while_it_waits(await handle.status())
             if waits:
                 say(waits)
-            async with tracking(handle, log) as track:
+            async with measuring(handle, measure_rewards_here), tracking(handle, log) as track:
                 with watching(as_json=json) as show:
                     async for item in handle.follow():
                         emit(item_to_json_value(item), text_of(item), as_json=json)

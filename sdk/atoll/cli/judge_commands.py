@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli import services
+from atoll.cli.accounts import Whose, about_account
 from atoll.cli.members import add_stop
 from atoll.cli.network_commands import (
     DEFAULT_RPC,
@@ -16,6 +17,7 @@ from atoll.cli.network_commands import (
     Network,
     PasswordFile,
     Rpc,
+    known_address,
     on_network,
 )
 from atoll.cli.output import Json, emit
@@ -24,6 +26,7 @@ from atoll.protocol.types import Digest
 
 if TYPE_CHECKING:
     from atoll.protocol.game_records import GameRecord
+    from atoll.protocol.types import Address
     from atoll.protocol.views import JobView
 
 FOLDER = Path("~/.atoll/judge")
@@ -92,18 +95,61 @@ def watch(
 def defend(
     config: Annotated[Path, typer.Option("--config", help="The config file of your node.")],
     job: OnlyJobs = None,
+    holder: Annotated[
+        str | None,
+        typer.Option(help="Play for this account, whose delegate the config's account is."),
+    ] = None,
     new_journal: services.NewJournal = False,
     json: Json = False,
 ) -> None:
     """Play the games about your own work while your node's service is down.
 
-    A provider's service defends its work by itself; this does that alone, with its config. What
-    disputes the work of others is `atoll judge watch --audit`.
+    A provider's service defends its work by itself; this does that alone, with its config. With
+    --holder it plays for a node whose machine is gone, with a key of its own, which that node named
+    by `atoll judge delegate`. What disputes the work of others is `atoll judge watch --audit`.
     """
     from atoll.service.watcher import Player
 
-    player, name = Player(watches=False), "atoll judge defend"
+    defends = known_address(holder, "--holder")
+    player, name = Player(watches=False, defends=defends), "atoll judge defend"
     services.play(name, player, config, job, as_json=json, new_journal=new_journal)
+
+
+@app.command()
+@about_account(signs=True)
+def delegate(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="0x and 40 digits.")],
+    *,
+    whose: Whose,
+    json: Json = False,
+) -> None:
+    """Name who may play the games about your work beside your node; the zero address for nobody.
+
+    By the node's own key, while there is one. Where its machine is gone, the delegate runs `atoll
+    judge defend --holder NODE` with a key of its own. It can lose a game by a false move, and takes
+    nothing.
+    """
+    wanted = known_address(address, "ADDRESS")
+    if whose.account != whose.address:
+        raise ConfigError(
+            f"{whose.account} names its delegate itself, and the key is that of {whose.address}",
+            next_step="pass the node's own --config, without --node",
+        )
+    named = asyncio.run(_named(whose, wanted))
+    text = f"delegate   {named if int(named, 16) else 'nobody'}"
+    emit({"account": whose.account, "delegate": named}, text, as_json=json)
+
+
+async def _named(whose: Whose, wanted: Address) -> Address:
+    """Whom the chain has as the account's delegate, once that is `wanted`."""
+    account = whose.account
+    async with whose.reading() as reader:
+        if await reader.chain.delegate_of(account) == wanted:
+            return wanted
+        key = f"delegate:{wanted}:{len(whose.transactions())}"
+        async with whose.sending() as send:
+            await send(key, reader.chain.calls.name_delegate(wanted))
+        return await reader.chain.delegate_of(account)
 
 
 add_stop(app, FOLDER / services.CONFIG_NAME)

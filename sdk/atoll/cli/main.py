@@ -29,6 +29,10 @@ MOUNTED = {
     "report": ("atoll.cli.window:report_app", "A job as one page: one HTML file to keep."),
     "dashboard": ("atoll.cli.window:dashboard_app", "The network and its jobs, live in a browser."),
     "node": ("atoll.cli.members:node", "Set up and run a provider."),
+    "rollout": (
+        "atoll.cli.rollout_command:app",
+        "Generate answers for a provider that you chose.",
+    ),
     "verifier": ("atoll.cli.members:verifier", "Set up and run a verifier."),
     "store": ("atoll.cli.store:app", "Content by CID: add, get, keep, check."),
     "config": ("atoll.cli.config_command:app", "A service's settings, and where they are from."),

@@ -41,7 +41,7 @@ RUN: Final[Options] = {
     "optimizer": (_word("adamw or muon"), None),
 }
 SETTING: Final[Options] = {
-    "route": (_word("auto, int8, fp32 or fp64"), None),
+    "route": (_word("auto, int8, bf16, fp32 or fp64"), None),
     "threads": (_number(1, 1024, "CPU threads"), None),
     "kernels": (_word("auto, compiled, fused or eager"), None),
     "device": (_word("cpu or cuda"), None),

@@ -188,14 +188,14 @@ async def _serve_and_watch(
     from atoll.job.early_stopping import ran_out, stops_early
     from atoll.job.event_text import tokens
     from atoll.job.figures import RoundFigures
-    from atoll.job.own_evaluation import evaluating
+    from atoll.job.own_evaluation import evaluate_here, measuring
 
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(network.watching(port))
         await client.session.serve()
         say(f"serving the data at {client.session.url}; Ctrl-C stops that")
         handle, handed_over = client.attach(job), False
-        await stack.enter_async_context(evaluating(handle))
+        await stack.enter_async_context(measuring(handle, evaluate_here))
         await stack.enter_async_context(archiving(handle, serving.quota))
         async for update in _patient(handle):
             if update is not None:

@@ -198,6 +198,42 @@ function shadeUnsafe(u) {
   u.ctx.restore();
 }
 
+// --- what a job's completions are worth ---
+
+function rewardSection() {
+  if (!hasTask()) return null;
+  const rows = newest(data.curve, (item, i) => [show(["curve", i, "merged"]), show(["curve", i, "reward"], "share"),
+    show(["curve", i, "length"], "rate"), show(["curve", i, "spread"], "share"), show(["curve", i, "held_out_reward"], "share")]);
+  return section("rewards", "Rewards",
+    "As shares of what an answer may be worth. Whoever made this page counted them, by the tokens that updates end with.",
+    el("div", { id: "reward-curve" }),
+    el("p", { class: "legend" }, el("span", { class: "key" }, mark("certified"), "of what a round sampled"),
+      el("span", { class: "key" }, mark("own"), "of the model, on prompts that were kept back")),
+    el("details", { "data-keep": "rewards" }, el("summary", {}, "As a table"), cut(["curve"]), table("Rewards by rounds merged",
+      [["Rounds merged", N], ["Mean reward", N], ["Tokens of an answer", N], ["Groups with an advantage", N], ["Held-out reward", N]], rows)));
+}
+
+function drawRewards() {
+  const place = document.getElementById("reward-curve");
+  if (!place) return;
+  if (!data.curve.some((item) => hasReward(item) || hasHeldOut(item))) {
+    place.replaceChildren(el("p", {}, "No reward is known here yet."));
+    return;
+  }
+  const of = (field) => data.curve.map((item) => item[field]);
+  const lines = [{ kind: "line", values: of("reward") }, { kind: "certified", values: of("reward") }, { kind: "own", values: of("held_out_reward") }];
+  const newestKnown = data.curve.findLastIndex(hasReward);
+  chart("rewards", place, { xs: of("merged"), lines, height: 220, label: "Mean reward by rounds merged", read: readReward,
+    options: { whole: true, first: newestKnown < 0 ? Infinity : newestKnown } });
+}
+
+function readReward(i) {
+  const path = ["curve", i], item = data.curve[i];
+  const part = (field, as, ...text) => item[field] === null ? null : [" · ", show([...path, field], as), text];
+  return ["after ", show([...path, "merged"]), " rounds:", item.reward === null ? " nothing counted" : [" ", show([...path, "reward"], "share"), " of the reward"],
+    part("length", "rate", " tokens"), part("spread", "share", " of groups with an advantage"), part("held_out_reward", "share", " held out")];
+}
+
 // --- two jobs compared ---
 
 let jobs = []; // of the network, once its document came: numbers and names

@@ -16,7 +16,7 @@ function jobHead() {
     warnings(),
     advance(),
     el("dl", { class: "facts" }, jobFacts()),
-    navigation([["loss", "Loss"], ["seats", "Seats"], ["grid", "Seats and rounds"], ["replay", "Replay"], ["what", "What"],
+    navigation([...(hasTask() ? [["rewards", "Rewards"]] : []), ["loss", "Loss"], ["seats", "Seats"], ["grid", "Seats and rounds"], ["replay", "Replay"], ["what", "What"],
       ["price", "Price"], ["money", "Money"], ["members", "Members"], ["rounds", "Rounds"], ["games", "Games"], ["log", "What happened"]]),
   ];
 }
@@ -33,9 +33,10 @@ function whatLine() {
   if (!data.what) return el("p", { class: "lead" }, "A language model, trained by ", seats, ". Nobody serves its manifest now, which says more.");
   const part = data.what.adapters ? [", of which adapters (", show(["what", "adapters"], "text"), ") of ",
     show(["what", "trained_parameters"]), " parameters are trained"] : null;
+  const task = data.what.task ? [", trained by the rewards of answers to ", show(["what", "task", "prompts"]), " prompts"]
+    : [", on ", show(["what", "train_tokens"]), " tokens of text"];
   return el("p", { class: "lead" }, "A ", show(["what", "kind"], "text"), " language model of ", show(["what", "parameters"]),
-    " parameters", part, ", on ", show(["what", "train_tokens"]), " tokens of text, from ", show(["what", "start"], "text"),
-    ": ", seats, ".");
+    " parameters", part, task, ", from ", show(["what", "start"], "text"), ": ", seats, ".");
 }
 
 const NAMED = 8; // of who trains; the section has all
@@ -73,7 +74,7 @@ function theEnd() {
 function jobFacts() {
   const { price, speed } = data;
   return [
-    fact("Held-out loss", newestLoss()),
+    hasTask() ? fact("Mean reward", newestReward()) : fact("Held-out loss", newestLoss()),
     fact("Phase", show(["job", "phase"], "text"), small(phaseEnd())),
     fact("Tokens trained", show(["speed", "tokens"]), small("of ", show(["speed", "planned_tokens"]), " planned")),
     fact("Tokens a second", show(["speed", "recent_tokens_per_second"], "rate"),
@@ -118,6 +119,18 @@ function newestLoss() {
       data.curve[last].merged ? null : "before training, ", "in nats a token; lower is better")];
 }
 
+const hasReward = (item) => typeof item.reward === "number";
+const hasHeldOut = (item) => typeof item.held_out_reward === "number";
+const hasTask = () => Boolean(data.what?.task) || data.curve.some(hasReward);
+
+function newestReward() {
+  const last = data.curve.findLastIndex(hasReward);
+  const held = data.curve.findLastIndex(hasHeldOut);
+  return [last < 0 ? "not known yet" : show(["curve", last, "reward"], "share"),
+    small(last < 0 ? null : ["of what an answer may be worth, in round ", derived(data.curve[last].merged - 1)],
+      held < 0 ? null : ["; held out ", show(["curve", held, "held_out_reward"], "share")])];
+}
+
 const lossField = (item) =>
   item.certified !== null ? "certified" : item.own !== null ? "own" : null;
 
@@ -148,13 +161,20 @@ function whatSection() {
       row("Parameters", show([...path, "parameters"]), ", of which ", show([...path, "trained_parameters"]), " are trained",
         data.what.adapters ? [": adapters, ", show([...path, "adapters"], "text")] : null),
       row("Starts from", show([...path, "start"], "text")),
-      row("Text", show([...path, "train_tokens"]), " tokens ", hash([...path, "train_cid"]), ", held out ",
+      data.what.task ? taskRow(row) : row("Text", show([...path, "train_tokens"]), " tokens ", hash([...path, "train_cid"]), ", held out ",
         show([...path, "held_out_tokens"]), " ", isKnown([...path, "held_out_cid"]) ? hash([...path, "held_out_cid"]) : null),
       data.what.sources.length ? row("From the Hub, says the submitter", data.what.sources.map((_, i) =>
         el("div", { class: "mono" }, show([...path, "sources", i], "text")))) : null,
       data.what.method.map((_, i) => row(show([...path, "method", i, "name"], "text"), show([...path, "method", i, "text"], "text"))),
       row("Manifest", hash(["job", "spec_cid"]))),
     modelAndSample());
+}
+
+function taskRow(row) {
+  const path = ["what", "task"];
+  return [row("Prompts", show([...path, "prompts"]), " ", hash(["what", "train_cid"])),
+    row("Answers", show([...path, "group"]), " to each prompt, of at most ", show([...path, "new_tokens"]), " tokens"),
+    row("Rewards", data.what.task.rewards.map((_, i) => el("div", {}, show([...path, "rewards", i], "text"))))];
 }
 
 function modelAndSample() {

@@ -26,6 +26,7 @@ from atoll.job.hub_push import with_sources
 from atoll.job.ledger.json_document import job_document, name_of
 from atoll.job.ledger.overview import Beside, Sample
 from atoll.job.model_card import NO_LABELS
+from atoll.job.own_evaluation import can_evaluate
 from atoll.job.spec import JobSpec
 from atoll.job.toml_files import parse_toml
 from atoll.protocol.events import JobCreated
@@ -64,13 +65,18 @@ class Reader:
     _merged: dict[JobId, int] = field(default_factory=dict)
     _gone: dict[JobId, set[int]] = field(default_factory=lambda: defaultdict(set))
     _measuring: dict[JobId, asyncio.Task[None]] = field(default_factory=dict)
+    _counted: dict[JobId, int] = field(default_factory=dict)
+    _silent: dict[JobId, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _counting: dict[JobId, asyncio.Task[None]] = field(default_factory=dict)
 
     async def job(self, job: JobId) -> dict[str, Any]:
         """The document of a job. Raises ChainError."""
         handle = self.client.attach(job)
-        ledger, figures = await handle.ledger(), await handle.figures()
+        ledger, manifest = await handle.ledger(), await self._manifest(job)
+        await self._rewards(handle, ledger.view, manifest)
+        figures = await handle.figures()
         beside = Beside(
-            manifest=await self._manifest(job),
+            manifest=manifest,
             sources=self._sources(job),
             gas=await self._fees.of(self.client.chain, ledger, RECEIPTS),
             sample=await self._sample(job, ledger.view),
@@ -155,6 +161,26 @@ class Reader:
             if self.waits:
                 await self._measuring[job]
         return await handle.distances()
+
+    async def _rewards(self, handle: JobHandle, view: JobView, manifest: Manifest | None) -> None:
+        """Has what seats sampled counted where a job has a task; the page has what is known."""
+        is_new = len(view.settled) != self._counted.get(handle.id, 0)
+        if manifest is None or manifest.task is None or not is_new or not can_evaluate():
+            return
+        if handle.id not in self._counting:
+            self._counting[handle.id] = asyncio.create_task(self._count(handle, len(view.settled)))
+        if self.waits:
+            await self._counting[handle.id]
+
+    async def _count(self, handle: JobHandle, merged: int) -> None:
+        """Takes as long as it takes to fetch the ids. What fails is tried with the next round."""
+        try:
+            await handle.measure_rewards(self._silent[handle.id])
+        except AtollError as error:
+            log.info("no rewards are counted", job=handle.id, cause=str(error))
+        finally:
+            self._counted[handle.id] = merged
+            del self._counting[handle.id]
 
     async def _measure(self, handle: JobHandle, merged: int) -> None:
         """Takes as long as it takes to fetch the updates. What fails is tried with the next one."""

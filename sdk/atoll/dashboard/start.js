@@ -4,7 +4,7 @@ const HEADS = { job: jobHead, member: memberHead, network: networkHead };
 // On a wide screen a job's page has two columns and what is as wide as both below them; on a narrow
 // one they follow each other.
 const COLUMNS = {
-  job: [[lossSection, seatsSection, gridSection, replaySection, measuredSection],
+  job: [[rewardSection, lossSection, seatsSection, gridSection, replaySection, measuredSection],
     [whatSection, priceSection, moneySection, membersSection], [roundsSection, gamesSection, logSection]],
   member: [[memberSums, memberJobs, logSection]],
   network: [[daysSection, networkJobs, networkMembers]],
@@ -44,6 +44,7 @@ function draw() {
 
 function drawCharts() {
   if (data.kind === "job") {
+    drawRewards();
     drawCurve();
     drawSeats();
   } else if (data.kind === "network") {

@@ -1,5 +1,6 @@
-"""The model that is a job's result: the certified one, or where somebody was slashed for the last
-merge, what that merge gives without who was slashed (SPEC-ROUNDS.md, 11).
+"""The model that is a job's result: the certified one; where somebody was slashed for the last
+merge, what that merge gives without who was slashed; and where a round was struck, what the first
+such round rightly merges to (SPEC-ROUNDS.md, 11).
 
 Rule of this file: nothing is chosen. Who was slashed is on the chain, and whoever has the same
 updates makes the same model.
@@ -35,11 +36,13 @@ class Delivery:
 
     Attributes:
         cid, digest: of the model.
-        certified: digest of the newest model that a committee signed.
-        round: the last that merged anything.
+        certified: digest of the model that the committee of `round` signed.
+        round: the first that was struck, else the last that merged anything.
         slashed: seats whose updates that merge held and whose holders lost it.
         merged: how many updates it is made of, where it was made again.
-        why_not: why the certified model is delivered although somebody was slashed.
+        why_not: why the merge was not made again: then it is the certified model, or of a round
+            that was struck the one that it opened from.
+        is_struck: whether what was certified is no merge of the round's updates.
     """
 
     cid: bytes
@@ -49,9 +52,21 @@ class Delivery:
     slashed: Bitmap = NO_BITS
     merged: int | None = None
     why_not: str = ""
+    is_struck: bool = False
+
+    def rounds(self, settled: int) -> int:
+        """How many of so many settled rounds are in it."""
+        return self.round + (not self.why_not) if self.is_struck else settled
+
+    @property
+    def is_certified(self) -> bool:
+        """Whether there is nothing to say of it."""
+        return not self.slashed and not self.is_struck
 
     def text(self) -> str:
         """Sentences."""
+        if self.is_struck:
+            return self._of_struck()
         if not self.slashed:
             return f"the model is {self.digest.hex()}, as its committee certified it"
         seats = f"seat{'s' if self.slashed.bit_count() > 1 else ''} {numbers(self.slashed)}"
@@ -70,8 +85,26 @@ class Delivery:
             f"its committee certified {self.certified.hex()}"
         )
 
+    def _of_struck(self) -> str:
+        struck = (
+            f"round {self.round} was struck: its committee certified {self.certified.hex()}, which "
+            f"its updates do not give, and no model behind it counts"
+        )
+        model = self.digest.hex()
+        if self.why_not:
+            return (
+                f"{struck}; the model is {model}, which that round began with, since it could not "
+                f"be merged once more: {self.why_not}"
+            )
+        without = f" without seats {numbers(self.slashed)}, slashed for it" if self.slashed else ""
+        made = f"made of {self.merged} updates" if self.merged else (
+            "what the round began with, since fewer updates are there than its rule needs"
+        )  # fmt: skip
+        return f"{struck}; merged once more{without} it is {model}, {made}"
+
     def signs(self, signs: Signs) -> Signs:
         """Of the job's signs, those of what is delivered."""
+        signs = signs.after(self.rounds(len(signs.rounds)))
         return signs if self.merged is None else signs.merged_again(self.round, self.slashed)
 
     def to_json_value(self) -> dict[str, Any]:
@@ -83,6 +116,7 @@ class Delivery:
             "slashed": bits(self.slashed),
             "merged_again": self.merged,
             "not_merged_again": self.why_not or None,
+            "struck": self.is_struck,
             "text": self.text(),
         }
 
@@ -93,28 +127,43 @@ async def deliver(job: FollowedJob, view: JobView, manifest: Manifest) -> Delive
     Where it is made again it is in the store afterwards, which has to be held.
 
     Raises:
-        ConfigError: somebody was slashed, and the train extra is missing.
+        ConfigError: somebody was slashed, or a round was struck, and the train extra is missing.
+        NotFound: the first round was struck, and nobody serves what it began with.
     """
     last = last_merge(view)
     if last is None:
         return None
-    cid, digest = cid_of(view, len(view.settled)), model_of(view, len(view.settled))
-    delivery = Delivery(cid, digest, digest, last.settled_round.round, last.slashed)
-    if not last.slashed:
+    round = last.settled_round.round
+    rounds = round if last.is_struck else len(view.settled)
+    cid, digest = cid_of(view, rounds), model_of(view, rounds)
+    certified = last.settled_round.verdict.state if last.is_struck else digest
+    delivery = Delivery(cid, digest, certified, round, last.slashed, is_struck=last.is_struck)
+    if delivery.is_certified:
         return delivery
     if not can_evaluate():
         raise missing_extra("merging the last round once more")
     worker = Worker()
+    recomputation = Recomputation(job, view, manifest, worker)
     try:
-        made = await _made(Recomputation(job, view, manifest, worker), last)
+        if not delivery.cid:  # a struck round that opened from the model that no certificate names
+            first = await recomputation.model(RoundIndex(0))
+            delivery = replace(delivery, cid=first.cid, digest=first.digest)
+        return await _merged_again(recomputation, last, delivery)
+    finally:
+        worker.kill()
+
+
+async def _merged_again(
+    recomputation: Recomputation, last: LastMerge, delivery: Delivery
+) -> Delivery:
+    try:
+        made = await _made(recomputation, last)
     except NotFound as error:
         return replace(delivery, why_not=str(error))
     except NumericsMismatch as error:
         return replace(delivery, why_not=f"this machine does not come to the job's bits: {error}")
     except (ProtocolError, *UNFETCHABLE_CONTENT) as error:
         return replace(delivery, why_not=f"the model that it began with is not there: {error}")
-    finally:
-        worker.kill()
     return replace(delivery, cid=made.cid, digest=made.state, merged=made.merged)
 
 

@@ -41,8 +41,8 @@ def concerns(event: ContractEvent, view: JobView) -> bool:
 
 _GAME: Final = (
     ev.Challenged,
+    ev.Owed,
     ev.Began,
-    ev.Testified,
     ev.Decided,
     ev.Ended,
     ev.StepsOpened,
@@ -51,6 +51,7 @@ _GAME: Final = (
     ev.LayerRevealed,
     ev.Picked,
     ev.NodePicked,
+    ev.TokenPicked,
     ev.LeafPosted,
 )
 Names = Callable[[Address], str]
@@ -109,6 +110,7 @@ MISSED_DUTIES: Final[Mapping[MissedDuty, str]] = {
     MissedDuty.DIGEST: "work tags that only a guess could give",
     MissedDuty.DROPPED: "an accusation that it did not play",
     MissedDuty.EQUIVOCATED: "two certificates of one merge",
+    MissedDuty.MISMERGED: "a merge that it signed and that the updates do not give",
 }
 """What an account is penalised for."""
 _OUTCOMES: Final[Mapping[GameOutcome, str]] = {
@@ -287,6 +289,10 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.CommitteeDrawn: _committee_drawn,
     ev.Settled: _settled,
     ev.Signed: lambda e, n: f"round {e.round}: slots {numbers(e.signers)} have signed",
+    ev.MergeStruck: lambda e, n: (
+        f"round {e.round}: {n(e.by)} shows that the updates do not give what slots "
+        f"{numbers(e.signers)} certified; the job ends"
+    ),
     ev.Stopped: _stopped,
     ev.Waiting: _waiting,
     ev.PayChanged: lambda e, n: f"round {e.round}: now seats {numbers(e.pay)} are paid",
@@ -355,16 +361,15 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
         f"{n(e.challenger)} would dispute round {e.claim.round} of seat {e.claim.seat}, but the"
         " queue is full"
     ),
+    ev.Owed: lambda e, n: f"game {e.id} is owed: a drawn auditor said so of the seat",
     ev.Began: lambda e, n: f"game {e.id} begins, about {n(e.holder)}",
-    ev.Testified: lambda e, n: (
-        f"game {e.id}: {n(e.member)} says that the claim is {'right' if e.is_right else 'false'}"
-    ),
     ev.StepsOpened: lambda e, n: f"game {e.id}: {len(e.states)} states of its steps are shown",
     ev.StepPicked: lambda e, n: f"game {e.id}: step {e.step} is disputed",
     ev.TracePosted: lambda e, n: f"game {e.id}: the step's {e.nodes} operations are posted",
     ev.LayerRevealed: lambda e, n: f"game {e.id}: {len(e.layer)} nodes below are shown",
     ev.Picked: lambda e, n: f"game {e.id}: number {e.index} of level {e.level} is disputed",
     ev.NodePicked: lambda e, n: f"game {e.id}: the result of operation {e.node} is disputed",
+    ev.TokenPicked: lambda e, n: f"game {e.id}: token {e.token} of the step's batch is disputed",
     ev.LeafPosted: lambda e, n: f"game {e.id}: the {len(e.leaf)} bytes in dispute are shown",
     ev.Decided: lambda e, n: f"game {e.id}: as the contract computes, it {_OUTCOMES[e.outcome]}",
     ev.Ended: lambda e, n: f"game {e.id} {_OUTCOMES[e.outcome]}",

@@ -1,23 +1,26 @@
-"""How a job's training goes, round by round: the held-out losses of its models.
+"""How a job's training goes, round by round: the held-out losses of its models, and of a job with a
+task what its completions were worth.
 
 Rule of this file: a number has a source. A loss is what this machine computed, which is kept, or
-what a committee signed with the round after; the rest is the chain's.
+what a committee signed with the round after; rewards are what this machine computed; the rest is
+the chain's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from atoll.chain.database import Database
 from atoll.errors import ProtocolError
-from atoll.job.signs import RoundSigns, Signs
+from atoll.job.signs import RoundSigns, Signs, merged_seats
 from atoll.protocol.losses import loss_of
 from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.protocol.views import JobView
+from atoll.service.duties.sampled import Sampled, mean_of
 from atoll.storage.cid import Cid
 
 SCHEMA: Final = """
@@ -27,6 +30,13 @@ CREATE TABLE IF NOT EXISTS own_losses (
 CREATE TABLE IF NOT EXISTS own_distances (
     spec BLOB NOT NULL, model BLOB NOT NULL, seat INTEGER NOT NULL, distance REAL NOT NULL,
     PRIMARY KEY (spec, model, seat)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS own_sampled (
+    spec BLOB NOT NULL, update_root BLOB NOT NULL,
+    reward REAL NOT NULL, length REAL NOT NULL, spread REAL NOT NULL,
+    PRIMARY KEY (spec, update_root)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS own_rewards (
+    spec BLOB NOT NULL, merged INTEGER NOT NULL, model BLOB NOT NULL, reward REAL NOT NULL,
+    PRIMARY KEY (spec, merged, model)) WITHOUT ROWID;
 """
 _NOT_EVALUATED: Final = bytes(8)
 """What a verdict says where the job has no held-out text."""
@@ -42,6 +52,9 @@ class RoundFigures:
         certified: what a committee signed with the next round's verdict; None before that.
         before: the held-out loss one round earlier, where it is known.
         signs: of the last of these rounds; None of the initial model.
+        sampled: what its seats sampled in the last of these rounds; None where nobody measured it.
+        held_out_reward: what the model answers to prompts that it was not trained on is worth, as
+            a share, where the submitter gave some.
     """
 
     merged: int
@@ -49,6 +62,13 @@ class RoundFigures:
     certified: bytes | None = None
     before: float | None = None
     signs: RoundSigns | None = None
+    sampled: Sampled | None = None
+    held_out_reward: float | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything is."""
+        return (self.loss, self.sampled, self.held_out_reward) != (None, None, None)
 
     @property
     def bits(self) -> bytes | None:
@@ -82,6 +102,10 @@ class RoundFigures:
             "certified_bits": None if self.certified is None else self.certified.hex(),
             "computed_here": self.computed is not None,
             "disputed": self.is_disputed,
+            "reward": None if self.sampled is None else self.sampled.reward,
+            "length": None if self.sampled is None else self.sampled.length,
+            "spread": None if self.sampled is None else self.sampled.spread,
+            "held_out_reward": self.held_out_reward,
         }
 
     def text(self) -> str:
@@ -89,11 +113,23 @@ class RoundFigures:
         when = f"after round {self.merged - 1}" if self.merged else "before training"
         loss = "not known yet" if self.loss is None else f"{self.loss:.6f}"
         change = "" if self.change is None else f" ({self.change:+.6f})"
-        parts = [f"held-out loss {when} {loss}{change}"]
+        parts = list(self._rewards(when))
+        if self.loss is not None or not parts:
+            parts.insert(0, f"held-out loss {when} {loss}{change}")
         if self.is_disputed and self.certified is not None:
             parts.append(f"the committee signed {loss_of(self.certified)!r}")
         sign = "" if self.signs is None else self.signs.text()
         return "; ".join([*parts, sign] if sign else parts)
+
+    def _rewards(self, when: str) -> Iterator[str]:
+        if self.sampled is not None:
+            yield (
+                f"round {self.merged - 1} sampled a mean reward of {self.sampled.reward:.4f} in "
+                f"{self.sampled.length:.1f} tokens, and {self.sampled.spread:.1%} of its groups "
+                "have an advantage"
+            )
+        if self.held_out_reward is not None:
+            yield f"held-out reward {when} {self.held_out_reward:.4f}"
 
 
 class Figures:
@@ -136,6 +172,35 @@ class Figures:
             )
         )
 
+    def note_sampled(self, spec: Digest, update_root: Digest, sampled: Sampled) -> None:
+        """Keeps what the completions were worth that an update ends with."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO own_sampled VALUES (?, ?, ?, ?, ?)",
+            (spec, update_root, sampled.reward, sampled.length, sampled.spread),
+        )
+
+    def sampled(self, spec: Digest, update_root: Digest) -> Sampled | None:
+        """What was measured here of an update."""
+        row = self._db.execute(
+            "SELECT reward, length, spread FROM own_sampled WHERE spec = ? AND update_root = ?",
+            (spec, update_root),
+        ).fetchone()
+        return None if row is None else Sampled(*row)
+
+    def note_reward(self, spec: Digest, merged: int, model: Digest, reward: float) -> None:
+        """Keeps a model's held-out reward."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO own_rewards VALUES (?, ?, ?, ?)", (spec, merged, model, reward)
+        )
+
+    def reward(self, spec: Digest, merged: int, model: Digest) -> float | None:
+        """What was computed here of a model."""
+        row = self._db.execute(
+            "SELECT reward FROM own_rewards WHERE spec = ? AND merged = ? AND model = ?",
+            (spec, merged, model),
+        ).fetchone()
+        return None if row is None else float(row[0])
+
 
 def known(figures: Figures | None, view: JobView) -> list[RoundFigures]:
     """Everything that is known of a job, the initial model first; without figures of this machine
@@ -146,9 +211,20 @@ def known(figures: Figures | None, view: JobView) -> list[RoundFigures]:
         model = model_of(view, merged)
         computed = None if figures is None else figures.loss(view.spec_digest, merged, model)
         before = rows[-1].loss if rows else None
-        rows.append(RoundFigures(merged, computed, certified_loss(view, merged), before))
+        reward = None if figures is None else figures.reward(view.spec_digest, merged, model)
+        item = RoundFigures(merged, computed, certified_loss(view, merged), before)
+        sampled = None if figures is None or not merged else _sampled_in(figures, view, merged - 1)
+        rows.append(replace(item, sampled=sampled, held_out_reward=reward))
     signs = Signs.of(view, [item.bits for item in rows]).rounds
     return [replace(item, signs=sign) for item, sign in zip(rows, (None, *signs), strict=True)]
+
+
+def _sampled_in(figures: Figures, view: JobView, round: int) -> Sampled | None:
+    """By the seats whose updates were merged, as far as they were measured."""
+    settled = view.settled[round]
+    roots = (settled.reveals[seat].reveal.update_root for seat in merged_seats(view, settled))
+    known_of = (figures.sampled(view.spec_digest, root) for root in roots)
+    return mean_of([sampled for sampled in known_of if sampled is not None])
 
 
 def measured_distances(figures: Figures, view: JobView) -> dict[tuple[int, int], float]:

@@ -133,7 +133,7 @@ class FollowedJob:
             if updates and (len(updates) > yielded or now - looked >= FIGURES_SECONDS):
                 looked = now
                 for item in await self._figures_or_none():
-                    if item.loss is not None and shown.get(item.merged) != item.text():
+                    if item.is_known and shown.get(item.merged) != item.text():
                         shown[item.merged] = item.text()
                         yield item
             yielded = max(yielded, len(updates))

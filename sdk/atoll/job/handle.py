@@ -34,10 +34,12 @@ from atoll.job.ledger.round_rows import safe_round
 from atoll.job.model_card import NO_LABELS, Labels, Origin
 from atoll.job.money import pay_out, take_back
 from atoll.job.own_distances import measure_here
-from atoll.job.own_evaluation import can_evaluate, evaluate_here, evaluating
+from atoll.job.own_evaluation import can_evaluate, evaluate_here, measuring
+from atoll.job.own_rewards import measure_rewards_here
 from atoll.job.spec import JobSpec
 from atoll.job.toml_files import parse_toml
 from atoll.protocol.manifest import Manifest
+from atoll.protocol.safety import first_struck, last_safe
 from atoll.protocol.types import Address
 from atoll.protocol.views import JobView
 from atoll.service.worker import Worker
@@ -52,7 +54,8 @@ class JobHandle(FollowedJob):
     """One job, for whoever submitted it, wants its model or is paid by it."""
 
     async def evaluate(self) -> list[RoundFigures]:
-        """As `figures`, where every held-out loss that is not known from here is computed here.
+        """As `figures`, where every held-out loss that is not known from here is computed here, and
+        of a job with a task every reward.
 
         Raises:
             ConfigError: the train extra is missing.
@@ -63,10 +66,31 @@ class JobHandle(FollowedJob):
             raise missing_extra("evaluating")
         worker = Worker()
         try:
-            await evaluate_here(self, await self.manifest(), worker)
+            manifest = await self.manifest()
+            await evaluate_here(self, manifest, worker)
+            await measure_rewards_here(self, manifest, worker)
         finally:
             worker.kill()
         return await self.figures()
+
+    async def measure_rewards(self, gone: set[int] | None = None) -> None:
+        """Brings what merged seats say they sampled, as long as members serve it, and keeps what it
+        was worth, for `figures`; and what a model answers to `task.held_out`, where that is here.
+
+        Args:
+            gone: as `measure_distances` has it.
+
+        Raises:
+            ConfigError: the train extra is missing.
+            NotFound, ProtocolError: as `evaluate`.
+        """
+        if not can_evaluate():
+            raise missing_extra("counting rewards")
+        worker = Worker()
+        try:
+            await measure_rewards_here(self, await self.manifest(), worker, gone)
+        finally:
+            worker.kill()
 
     async def measure_distances(self, gone: set[int] | None = None) -> None:
         """Fetches every round's updates, as long as members serve them, merges them again, and
@@ -88,8 +112,9 @@ class JobHandle(FollowedJob):
             worker.kill()
 
     async def continued(self, folder: str | Path, rounds: int) -> JobSpec:
-        """A job like this one, of so many rounds, that starts from its model of now, or where more
-        were slashed in a round than its merge bears, from the last model before that.
+        """A job like this one, of so many rounds, that starts from its model of now; where more
+        were slashed in a round than its merge bears, from the last model before that; and where a
+        round was struck, from this job's result.
 
         Where this one trains adapters, the new one trains others, on the model with these added.
 
@@ -108,7 +133,7 @@ class JobHandle(FollowedJob):
             )
         spec = JobSpec.of(parse_toml(submission.spec), "the job's file")
         model = Manifest.from_bytes(submission.manifest).model
-        started = await self.checkpoint(folder, safe_round(await self.view()), merged=True)
+        started = await self._newest_sound(folder)
         return spec.but(
             {
                 "rounds": rounds,
@@ -117,6 +142,14 @@ class JobHandle(FollowedJob):
                 "init.seq": model.seq,
             }
         )
+
+    async def _newest_sound(self, folder: str | Path) -> Path:
+        """What a job may go on from, with adapters added: see `continued`. Raises as that."""
+        view = await self.view()
+        struck = first_struck(view)
+        if struck is not None and last_safe(view).before == struck.round:
+            return await self.result(folder, merged=True)
+        return await self.checkpoint(folder, safe_round(view), merged=True)
 
     async def wait(self, tell: Tell = untold) -> JobSnapshot:
         """Until the job has ended and its last round is FINAL; where it stands then.
@@ -127,7 +160,7 @@ class JobHandle(FollowedJob):
             tell: given what happens and how good the models are, a sentence each: `print`.
         """
         may_end = self.client.can_sign and early_stopping_of(self).rounds > 0
-        async with evaluating(self) if may_end else nullcontext():
+        async with measuring(self, evaluate_here) if may_end else nullcontext():
             async for item in self.follow():
                 tell(sentence(item))
                 if may_end and isinstance(item, RoundFigures) and await stops_early(self):
@@ -136,7 +169,8 @@ class JobHandle(FollowedJob):
 
     async def delivery(self) -> Delivery:
         """Which model is the job's result: where somebody was slashed for its last merge, that
-        merge is made once more without them.
+        merge is made once more without them, and where a round was struck, the first such round's
+        is made as its updates give it.
 
         Raises:
             ConfigError: the last round is not FINAL, or nothing was merged; somebody was slashed,
@@ -183,18 +217,18 @@ class JobHandle(FollowedJob):
         with self.client.store.holding():
             delivered = delivery or await self.delivery()
             model = Certified(Cid.from_bytes(delivered.cid), delivered.digest)
-            rounds = len((await self.view()).settled)
+            rounds = delivered.rounds(len((await self.view()).settled))
             return await self._write(Path(folder), model, rounds, Dress(labels, merged, delivered))
 
     async def clean(
         self, folder: str | Path, labels: Labels = NO_LABELS, *, merged: bool = False
     ) -> int | None:
-        """The last clean model, written as `checkpoint` writes it: what the first tainted round
-        opened with, which is certified, or is the one that the job began with.
+        """The last clean model, written as `checkpoint` writes it: what the first tainted or struck
+        round opened with, which is certified, or is the one that the job began with.
 
         Returns:
-            How many rounds are in it; None, and nothing is written, where no round is tainted:
-            then `result` is clean.
+            How many rounds are in it; None, and nothing is written, where no round is tainted or
+            struck: then `result` is clean.
 
         Raises as `result`.
         """
@@ -202,7 +236,7 @@ class JobHandle(FollowedJob):
         snapshot, signs = await self.status(), await self.signs()
         if not snapshot.is_final:
             raise _no_result(snapshot)
-        if not signs.tainted:
+        if signs.is_clean:
             return None
         rounds, view = signs.clean_before, await self.view()
         with self.client.store.holding():

@@ -25,6 +25,8 @@ from atoll.storage.cid import cid_text
 
 UNKNOWN_LICENSE = "unknown"
 MODEL_CARD, FACTS = "README.md", "card.json"
+REWARD_FIGURES = ("reward", "length", "spread", "held_out_reward")
+_REWARDS = ("mean reward", "tokens", "groups with an advantage", "held-out reward")
 _MERGES = ("round", "revealed", "available", "excluded", "signed by")
 
 
@@ -160,8 +162,9 @@ def _head(card: dict[str, Any]) -> list[str]:
     if card["about"] is not None:
         about = json.dumps(card["about"]).replace("`", "'")
         intro += [f"Its submitter says: `{about}`.", ""]
-    if card["delivery"] is not None and card["delivery"]["slashed"]:
-        intro += [f"Of the result: {card['delivery']['text']}.", ""]
+    delivery = card["delivery"]
+    if delivery is not None and (delivery["slashed"] or delivery["struck"]):
+        intro += [f"Of the result: {delivery['text']}.", ""]
     signs = card["signs"]["lines"]
     if signs:
         intro += ["**What speaks against it:**", "", *(f"- {line}" for line in signs), ""]
@@ -171,6 +174,8 @@ def _head(card: dict[str, Any]) -> list[str]:
 def _tables(card: dict[str, Any]) -> list[str]:
     models = [(r["round"], r["model_digest"], r["model_cid"], r["tokens"]) for r in card["rounds"]]
     curve = [(c["merged"], c["held_out_loss"], c["bits"], _whose(c)) for c in card["curve"]]
+    rewards = [[c["merged"], *(c[name] for name in REWARD_FIGURES)] for c in card["curve"]]
+    rewards = [row for row in rewards if any(value is not None for value in row[1:])]
     members = [
         (m["role"], m["account"], m["rounds"], m["tokens"], m["audits"]) for m in card["members"]
     ]
@@ -195,6 +200,7 @@ def _tables(card: dict[str, Any]) -> list[str]:
     return [
         *_section("Model after each round", ("round", "digest", "CID", "tokens paid for"), models),
         *_section("Held-out loss by rounds merged", ("merged", "nats", "binary64", "by"), curve),
+        *(_section("Rewards, as counted here", ("merged", *_REWARDS), rewards) if rewards else ()),
         *_section("Members", did, members),
         *_section("Merges: seats of each round", _MERGES, merges),
         *_section("Audits: seats of each round", ("round", "drawn", "paid"), audits),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
+from typing import TypeAlias
 
 import structlog
 
@@ -21,6 +22,8 @@ from atoll.service.duties.round_start import INSPECT_STATE, MAKE_INITIAL_STATE
 from atoll.service.worker import Worker
 
 log = structlog.get_logger("atoll.job.own_evaluation")
+Measure: TypeAlias = Callable[[FollowedJob, Manifest, Worker], Awaitable[None]]
+"""Computes here what is missing of a job's settled rounds."""
 
 
 def can_evaluate() -> bool:
@@ -43,47 +46,57 @@ async def evaluate_here(job: FollowedJob, manifest: Manifest, worker: Worker) ->
             figures.note_loss(view.spec_digest, merged, model, loss)
 
 
-async def keep_evaluating(job: FollowedJob) -> None:
-    """Computes every settled model's loss as it comes, until cancelled.
+async def keep_measuring(job: FollowedJob, measure: Measure) -> None:
+    """Measures every settled round as it comes, until cancelled.
 
     What cannot be computed is logged, and tried again with the next one.
     """
-    evaluated, worker = -1, Worker()
+    measured, worker = -1, Worker()
     try:
         while can_evaluate():
-            settled = evaluated
+            settled = measured
             try:
                 settled = len((await job.view()).settled)
-                if settled != evaluated:
-                    await evaluate_here(job, await job.manifest(), worker)
-                    evaluated = settled
+                if settled != measured:
+                    manifest = job.own_manifest() or await job.manifest()
+                    await measure(job, manifest, worker)
             except AtollError as error:
-                log.info("a model is not evaluated here", job=job.id, cause=str(error))
-                evaluated = settled
+                log.info("a round is not measured here", job=job.id, cause=str(error))
+            measured = settled
             await asyncio.sleep(job.client.config.poll_seconds)
     finally:
         worker.kill()
 
 
 @asynccontextmanager
-async def evaluating(job: FollowedJob) -> AsyncIterator[None]:
-    """`keep_evaluating`, beside what is inside."""
-    async with background_tasks([keep_evaluating(job)]):
+async def measuring(job: FollowedJob, measure: Measure) -> AsyncIterator[None]:
+    """`keep_measuring`, beside what is inside."""
+    async with background_tasks([keep_measuring(job, measure)]):
         yield
 
 
 async def _loss(
     job: FollowedJob, view: JobView, merged: int, manifest: Manifest, worker: Worker
 ) -> bytes:
-    store, spec = job.client.store, manifest.to_bytes()
-    where, cid = str(store.root), cid_of(view, merged)
-    with store.holding():
-        if cid:
-            fetcher = job.client.fetcher_of(job.id)
-            await fetcher.fetch(named(cid, "model"), max_state_bytes(manifest))
-            state = await worker.run(INSPECT_STATE(spec, cid, where))
-            if state.digest != model_of(view, merged):
-                raise ProtocolError(f"the model after {merged} rounds is not the settled one")
-        else:
-            cid = (await worker.run(MAKE_INITIAL_STATE(spec, where))).cid
-        return await worker.run(EVALUATE_STATE(spec, cid, where))
+    with job.client.store.holding():
+        cid = await bring_model(job, view, merged, manifest, worker)
+        where = str(job.client.store.root)
+        return await worker.run(EVALUATE_STATE(manifest.to_bytes(), cid, where))
+
+
+async def bring_model(
+    job: FollowedJob, view: JobView, merged: int, manifest: Manifest, worker: Worker
+) -> bytes:
+    """The CID of the model after so many rounds, which is in the store then; who calls holds it.
+
+    Raises as `evaluate_here`.
+    """
+    spec, where, cid = manifest.to_bytes(), str(job.client.store.root), cid_of(view, merged)
+    if not cid:
+        return (await worker.run(MAKE_INITIAL_STATE(spec, where))).cid
+    fetcher = job.client.fetcher_of(job.id)
+    await fetcher.fetch(named(cid, "model"), max_state_bytes(manifest))
+    state = await worker.run(INSPECT_STATE(spec, cid, where))
+    if state.digest != model_of(view, merged):
+        raise ProtocolError(f"the model after {merged} rounds is not the settled one")
+    return cid

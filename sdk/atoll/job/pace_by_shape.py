@@ -13,7 +13,7 @@ from atoll.numerics.operation_counts import token_operations
 from atoll.numerics.state_layout import param_count
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import ZERO_DIGEST
-from atoll.service.pace import OPERATIONS_A_SECOND, Pace
+from atoll.service.pace import OPERATIONS_A_SECOND, TRACE_STEPS, Pace
 from atoll.service.update_limits import HEADER_BYTES, max_update_bytes
 
 NOTE = (
@@ -43,6 +43,9 @@ def pace_by_shape(manifest: Manifest) -> Pace:
     tokens = manifest.inner.batch * manifest.model.seq
     training = tokens * token_operations(manifest.model) / OPERATIONS_A_SECOND
     generation = GENERATION_PART * training if manifest.task is not None else 0.0
+    # A forward pass of one sequence is a third of its training.
+    passed = training / manifest.inner.batch / 3
+    token = TRACE_STEPS * passed if manifest.task is not None else 0.0
     return Pace(
         step_seconds=training + generation,
         segment_seconds=0.0,
@@ -50,4 +53,5 @@ def pace_by_shape(manifest: Manifest) -> Pace:
         timed_parameters=0,
         update_bytes=max_update_bytes(manifest) - HEADER_BYTES,
         generation_seconds=generation,
+        token_seconds=token,
     )

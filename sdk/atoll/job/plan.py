@@ -44,6 +44,8 @@ from atoll.service.pace import EVALUATED_PART, MERGE_SECONDS, TRACE_STEPS, Pace,
 from atoll.service.policy import MOVE_SECONDS
 
 CLOCK = MOVE_SECONDS
+BRINGING_PART = 0.75
+"""Of MERGE, in which a provider brings its update to the committee: votes end then."""
 DAY = 86_400
 SIGN_PART = 10
 """A signature earns at most so large a part of a replay's fee. Of models so small that fetching
@@ -98,6 +100,7 @@ class Costs:
     segment: float
     fetch_update: float
     fetch_model: float
+    token_trace: float
 
     @classmethod
     def of(cls, spec: JobSpec, pace: Pace) -> Costs:
@@ -111,6 +114,7 @@ class Costs:
             segment=spec.inner.segment * step + besides,
             fetch_update=pace.update_bytes / bytes_a_second,
             fetch_model=4 * pace.parameters / bytes_a_second,
+            token_trace=pace.token_seconds * step / pace.step_seconds,
         )
 
 
@@ -182,12 +186,16 @@ def _windows(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
     train = count * costs.segment + costs.fetch_model
     duties = ceil(drawn_seats(spec) / members.min_verifiers)
     numbers = seats * pace.parameters
-    merge = seats * costs.fetch_update + numbers * MERGE_SECONDS * float(spec.windows.slower)
+    # A seat's update is brought over the same line, in REVEAL and so large a part of MERGE.
+    merge = max(seats * costs.fetch_update, costs.fetch_update / BRINGING_PART)
+    merge += numbers * MERGE_SECONDS * float(spec.windows.slower)
     evaluated = spec.evaluate.batches * EVALUATED_PART * costs.step
     most = reset_period_rounds(spec)
     whole = "a replay of the round" if most == 1 else f"a replay of {most} rounds"
     # The disputed segment is run for its steps' digests, and again up to the step.
-    work = ceil(most * train + costs.segment + TRACE_STEPS * costs.step) + MIN_MOVES * CLOCK
+    traces = TRACE_STEPS * costs.step + costs.token_trace
+    work = ceil(most * train + costs.segment + traces) + MIN_MOVES * CLOCK
+    traced = "a step's trace" if spec.task is None else "a step's trace and a token's"
     game = max(work, floors.clock("game"))
     rests = ", and the chain may take no transaction for so long" if game > work else ""
     chosen: dict[str, tuple[int, str]] = {
@@ -213,7 +221,7 @@ def _windows(spec: JobSpec, pace: Pace, floors: BondFloors) -> Figured:
         "windows.ready": (_window(train), "the data and the model over that line"),
         "windows.game": (
             game,
-            f"{whole}, a segment of it again, a step's trace, ten minutes{rests}",
+            f"{whole}, a segment of it again, {traced}, ten minutes{rests}",
         ),
         "windows.move": (CLOCK, "one transaction"),
         "windows.claim": (30 * DAY, "a month to take what is left"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +15,7 @@ from atoll.protocol.types import Digest
 from atoll.storage.local import LocalStore
 
 if TYPE_CHECKING:
+    from atoll.train.corpus.options import DataOptions
     from atoll.train.corpus.prepare import PreparedData, Progress
     from atoll.train.corpus.problems import PreparedProblems
 
@@ -92,22 +93,34 @@ def prepare_task(spec: JobSpec, store: LocalStore) -> PreparedProblems:
         DataUnusable: a file or row cannot be taken, or the tokenizer cannot be used.
         StorageError: the store cannot be written, or what is on the Hub not be fetched.
     """
-    from atoll.train.corpus.options import DataOptions  # noqa: PLC0415 -- as above
-    from atoll.train.corpus.problems import ProblemOptions, prepare_problems  # noqa: PLC0415
+    from atoll.train.corpus.problems import (  # noqa: PLC0415 -- as above
+        ProblemOptions,
+        prepare_problems,
+    )
 
     if spec.task is None or not spec.task.prompts:
         step = "write task.prompts into the job's file: JSON lines of prompt and answer"
         raise ConfigError("the job names no prompts", next_step=step)
+    options = ProblemOptions(prompt_options(spec, spec.task.prompts), spec.task.fields)
+    return prepare_problems(options, store)
+
+
+def prompt_options(spec: JobSpec, paths: Sequence[str]) -> DataOptions:
+    """How files of prompts are read for a spec's model.
+
+    Raises StorageError where what is on the Hub cannot be fetched.
+    """
+    from atoll.train.corpus.options import DataOptions  # noqa: PLC0415 -- as above
+
     chosen, model = spec.data, spec.model
-    text = DataOptions(
-        paths=tuple(map(local_text, spec.task.prompts)),
+    return DataOptions(
+        paths=tuple(map(local_text, paths)),
         chat=True,
         tokenizer=local_tokenizer(chosen.tokenizer) if chosen.tokenizer else None,
         end_token=chosen.end_token,
         model_vocab=model.vocab if model else None,
         model_folder=local_model(spec.init.folder) if spec.init.folder else None,
     )
-    return prepare_problems(ProblemOptions(text, spec.task.fields), store)
 
 
 def _sequence(spec: JobSpec) -> int:

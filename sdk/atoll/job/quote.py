@@ -23,7 +23,7 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.pay import budget
 from atoll.protocol.token_units import parts_of
 from atoll.protocol.types import Terms
-from atoll.service.pace import HOUR, Pace, most_drawn, train_seconds
+from atoll.service.pace import HOUR, Pace, game_seconds, most_drawn, train_seconds
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
 """Gas at most of what a submission sends; `tests/integration/chain/test_client.py` measures it."""
@@ -50,6 +50,8 @@ class Quote:
         cheat_cost_wei: what as many permanent cheats as the merge bears lose a round, on average.
         seat_hours: of this machine, for all of a seat's rounds; generation_hours those of them that
             generate, where a job has a task.
+        game_hours: of this machine, a side's own run in a dispute at most; token_hours those of
+            them that trace one sampled token, which adds token_moves moves of both sides at most.
     """
 
     parameters: int
@@ -74,6 +76,9 @@ class Quote:
     kept_share: float | None
     seat_hours: float
     generation_hours: float
+    game_hours: float
+    token_hours: float
+    token_moves: int
     warnings: tuple[str, ...]
     roles: tuple[RoleNeeds, ...]
 
@@ -112,6 +117,9 @@ def quote(draft: Draft, pace: Pace, fee_cap: int) -> Quote:
         kept_share=pace.kept,
         seat_hours=terms.rounds * train_seconds(manifest, pace) / HOUR,
         generation_hours=terms.rounds * manifest.inner.steps * pace.generation_seconds / HOUR,
+        game_hours=game_seconds(manifest, pace) / HOUR,
+        token_hours=pace.token_seconds / HOUR,
+        token_moves=pace.token_moves,
         warnings=warnings_of(draft, pace, deters),
         roles=(
             submitter_needs(draft, pace),

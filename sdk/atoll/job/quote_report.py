@@ -67,7 +67,8 @@ def _windows(terms: Terms, look: Quote) -> list[str]:
         f"final      {d(look.pay_final_seconds)} after a round is settled its pay, "
         f"{d(look.result_final_seconds)} after the last one the result, but for open disputes",
         f"disputes   {d(terms.game_seconds)} of each side and {d(terms.move_seconds)} a move: "
-        f"{d(challenge)} at most for one",
+        f"{d(challenge)} at most for one; a side works for {look.game_hours:.3g} h at most, on a "
+        "machine like this one",
     ]
 
 
@@ -82,10 +83,14 @@ def _rollouts(manifest: Manifest, look: Quote) -> list[str]:
         f"{task.group} times, with {task.new_tokens} tokens at most",
         f"work       a seat generates for {look.generation_hours:.3g} h and trains for "
         f"{training:.3g} h on this machine; an auditor that has its ids does not generate",
-        "judged     by votes, not by a game: there is none about generated text yet. A dispute is "
-        "decided by two thirds of the verifiers that were ready in the round, each by its own "
-        "replay; what they decide pays nobody (docs/rl.md)",
+        "judged     by a game, token by token: where one is disputed, its own forward pass is "
+        f"searched (docs/rl.md), {look.token_hours:.3g} h of a side's work{_more(look)}",
     ]
+
+
+def _more(look: Quote) -> str:
+    """The moves of the search in a token's trace, where they were counted."""
+    return f" and {look.token_moves} moves of both sides more at most" if look.token_moves else ""
 
 
 def _safety(terms: Terms, rule: str) -> str:

@@ -9,6 +9,7 @@ from atoll.job.draft import Draft
 from atoll.job.event_text import coin, rounds_text, tokens
 from atoll.job.groups import duration_text, units_text
 from atoll.job.quote import Quote
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Terms
 
 MILLION = 10**6
@@ -43,8 +44,20 @@ def verification_share(look: Quote) -> Fraction:
     return Fraction(look.verification_wei, look.training_wei)
 
 
+def _hours(manifest: Manifest, look: Quote) -> list[str]:
+    """A seat's work and a dispute's, of a job whose steps sample what they learn."""
+    if manifest.task is None:
+        return []
+    training = look.seat_hours - look.generation_hours
+    return [
+        f"hours      a seat generates for {look.generation_hours:.3g} and trains for "
+        f"{training:.3g} on this machine; a dispute takes a side {look.game_hours:.3g} at most, "
+        f"{look.token_hours:.3g} of them for the trace of one token"
+    ]
+
+
 def summary(draft: Draft, look: Quote) -> str:
-    """Seven lines, and one for each warning."""
+    """Seven lines, one more of a job with a task, and one for each warning."""
     manifest, terms = draft.manifest, draft.manifest.terms
     pays = ""  # of bonds that deter nobody there is a warning
     if look.deterred_wei >= 0:
@@ -64,6 +77,7 @@ def summary(draft: Draft, look: Quote) -> str:
         f"{look.lasts_rounds:.0f} rounds and loses {tokens(look.loses_wei)} tokens{pays}",
         f"time       about {duration_text(max(1, look.seconds_expected))} with members like this "
         f"machine; closed after {duration_text(look.seconds_at_most)}",
+        *_hours(manifest, look),
         *(f"warning: {text}" for text in look.warnings),
         "--explain has every figure and its reason; what is submitted becomes public",
     ]

@@ -11,6 +11,7 @@ from atoll.job.draft import Draft
 from atoll.job.event_text import tokens
 from atoll.job.groups import duration_text
 from atoll.job.incentives import Incentives
+from atoll.job.plan import BRINGING_PART
 from atoll.job.role_needs import round_seconds
 from atoll.job.verification import expected_fees
 from atoll.protocol.audit_rates import ALWAYS, RATES, rate_in
@@ -33,6 +34,7 @@ def warnings_of(draft: Draft, pace: Pace, deters: Incentives) -> tuple[str, ...]
         *_refused(manifest),
         *_below_floors(draft),
         *_too_short(manifest, pace),
+        *_too_narrow(draft, pace),
         *_too_few(draft, pace),
         *_of_terms(manifest.terms, deters),
         *_over_budget(draft),
@@ -91,6 +93,20 @@ def _too_short(manifest: Manifest, pace: Pace) -> list[str]:
             f"{d(rounds)}: the job would be closed unfinished; raise it or leave it out"
         )
     return too_short
+
+
+def _too_narrow(draft: Draft, pace: Pace) -> list[str]:
+    """Whether a provider's line can bring its update to the committee before votes end."""
+    terms, d, megabits = draft.manifest.terms, duration_text, draft.spec.windows.megabits
+    needed = ceil(pace.update_bytes / (megabits * 125_000))
+    room = terms.reveal_seconds + int(terms.merge_seconds * BRINGING_PART)
+    if needed <= room:
+        return []
+    return [
+        f"windows.reveal and three quarters of windows.merge are {d(room)}, and an update of "
+        f"{pace.update_bytes:,} bytes takes a line of {megabits} Mbit/s {d(needed)}: such a "
+        "member's would not be available; raise windows.merge or leave it out"
+    ]
 
 
 def _too_few(draft: Draft, pace: Pace) -> list[str]:

@@ -45,6 +45,7 @@ class RoundSigns:
         tainted: seats that were merged and whose accounts' work was found false, in any round.
         is_still: nothing was merged, or the held-out loss is that of before, to the last bit.
         rises: so many rounds running, this one the last, the held-out loss rose.
+        is_struck: its committee certified what its updates do not give.
     """
 
     round: int
@@ -53,6 +54,7 @@ class RoundSigns:
     tainted: Bitmap = NO_BITS
     is_still: bool = False
     rises: int = 0
+    is_struck: bool = False
 
     def text(self) -> str:
         """What its loss says, in a few words; empty where that is nothing."""
@@ -85,7 +87,7 @@ class Signs:
             verdict = settled_round.verdict
             is_still = not verdict.merged or _is_same(before, after)
             fields = settled_round.round, verdict.state, verdict.merged, tainted, is_still, rises
-            signs.append(RoundSigns(*fields))
+            signs.append(RoundSigns(*fields, is_struck=settled_round.struck_by is not None))
         return cls(view.job_id, tuple(signs))
 
     def after(self, rounds: int) -> Signs:
@@ -95,7 +97,9 @@ class Signs:
     def merged_again(self, round: int, without: Bitmap) -> Signs:
         """Those of a result for which that round was merged once more without these seats."""
         cleaned = (
-            replace(item, tainted=Bitmap(item.tainted & ~without)) if item.round == round else item
+            replace(item, tainted=Bitmap(item.tainted & ~without), is_struck=False)
+            if item.round == round
+            else item
             for item in self.rounds
         )
         return replace(self, rounds=tuple(cleaned))
@@ -104,6 +108,11 @@ class Signs:
     def tainted(self) -> list[int]:
         """Rounds into which somebody was merged whose work was found false."""
         return [item.round for item in self.rounds if item.tainted]
+
+    @property
+    def struck(self) -> list[int]:
+        """Rounds whose certificates are no merge of their updates."""
+        return [item.round for item in self.rounds if item.is_struck]
 
     @property
     def still(self) -> list[int]:
@@ -122,10 +131,15 @@ class Signs:
 
     @property
     def clean_before(self) -> int:
-        """The first tainted round, which opened with the last clean model; where none is tainted,
-        the round to come.
+        """The first tainted or struck round, which opened with the last clean model; where there is
+        none, the round to come.
         """
-        return next(iter(self.tainted), len(self.rounds))
+        return min([*self.tainted, *self.struck], default=len(self.rounds))
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no round is tainted or struck."""
+        return self.clean_before == len(self.rounds)
 
     @property
     def clean_model(self) -> Digest | None:
@@ -134,10 +148,11 @@ class Signs:
 
     def lines(self) -> list[str]:
         """Sentences; none where nothing speaks against the models."""
-        return [*self._taint(), *self._stillness(), *self._rises()]
+        parts = self._strikes(), self._taint(), self._clean(), self._stillness(), self._rises()
+        return [line for part in parts for line in part]
 
     def to_json_value(self) -> dict[str, Any]:
-        """As JSON has it; `clean` is null where no round is tainted."""
+        """As JSON has it; `clean` is null where no round is tainted or struck."""
         model = self.clean_model
         clean = {"before": self.clean_before, "digest": None if model is None else model.hex()}
         return {
@@ -146,11 +161,19 @@ class Signs:
                 for item in self.rounds
                 if item.tainted
             ],
-            "clean": clean if self.tainted else None,
+            "struck": self.struck,
+            "clean": None if self.is_clean else clean,
             "moved_nothing": self.still,
             "rose": [{"from": first, "to": last} for first, last in self.rising],
             "lines": self.lines(),
         }
+
+    def _strikes(self) -> Iterator[str]:
+        if self.struck:
+            yield (
+                f"{_rounds(self.struck, 'was', 'were')} struck: what was certified is not what the"
+                " updates give, and every model behind it follows from that"
+            )
 
     def _taint(self) -> Iterator[str]:
         if not self.tainted:
@@ -162,6 +185,10 @@ class Signs:
             f"{_rounds(self.tainted, 'is', 'are')} tainted: what {who} sent was merged, and work"
             " of whoever sent it was found false"
         )
+
+    def _clean(self) -> Iterator[str]:
+        if self.is_clean:
+            return
         if self.clean_model is None:
             yield (
                 "the last clean model is the one that the job began with:"

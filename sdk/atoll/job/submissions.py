@@ -49,6 +49,8 @@ def key_of(spec: JobSpec, data: DataSpec, init: InitSpec | None) -> str:
     words = spec.model_dump()
     words["data"] = words["data"] | {"paths": None, "held_out_paths": None, "tokenizer": None}
     words["init"] = words["init"] | {"folder": None}
+    if words["task"] is not None:
+        words["task"] = words["task"] | {"prompts": None, "held_out": None}
     read: Ipld = {"data": data.model_dump(), "init": init.model_dump() if init else None}
     return sha256(json.dumps(words, sort_keys=True).encode() + encode(read)).hex()
 

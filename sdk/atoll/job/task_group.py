@@ -35,6 +35,11 @@ class Task(Group):
         description="files of JSON lines with prompt (text or messages) and answer; they become "
         "public",
     )
+    held_out: Texts = Field(
+        default=(),
+        description="files like these of which your own client says each model's reward; they "
+        "stay with you",
+    )
     group: Annotated[int, Field(ge=2, le=256)] = Field(
         default=8, description="completions of a prompt, which are compared"
     )
@@ -48,7 +53,10 @@ class Task(Group):
     def beside(self, folder: Path) -> Self:
         """The same with relative paths taken from `folder`."""
         return self.model_copy(
-            update={"prompts": tuple(beside(folder, path) for path in self.prompts)}
+            update={
+                name: tuple(beside(folder, path) for path in paths)
+                for name, paths in (("prompts", self.prompts), ("held_out", self.held_out))
+            }
         )
 
     @property

@@ -19,7 +19,8 @@ from atoll.job.trackers import Tracker, TrackerName, open_tracker
 Track: TypeAlias = Callable[[JobUpdate | RoundFigures], Awaitable[None]]
 """Takes what `FollowedJob.follow` tells."""
 ROUND_VALUES: Final = (
-    "loss", "tokens", "total_tokens", "seconds", "cost", "total_cost", "revealed", "merged",
+    "loss", "reward", "length", "spread", "held_out_reward", "tokens", "total_tokens", "seconds",
+    "cost", "total_cost", "revealed", "merged",
 )  # fmt: skip
 SEAT_VALUES: Final = ("segments", "tokens", "seconds", "paid")
 

@@ -89,8 +89,8 @@ class Setting:
     Attributes:
         slices: attention slices worked on at a time; None for the engine's own number.
         inner: columns of one fp32 product, on that route.
-        ranks: processes that compute a step's gradients; those that follow do as they would by
-            themselves.
+        ranks: processes that hold the state and compute steps; those that follow do as they would
+            by themselves.
         caps: environment variables, set before libraries load.
     """
 
@@ -140,16 +140,18 @@ def run(what: LabRun, how: Setting) -> LabResult:
     recipe = Recipe(what.model(), what.inner(), what.steps, ExactOps(engine))
     state, tokens = _initial_state(what), lab_tokens(what.seed)
     started, loss = time.perf_counter(), 0.0
-    with Island(how.ranks) as island:
+    with Island(how.ranks, device=engine.device) as island:
+        state = state.held_by(island.holds(param_shapes(what.model()), what.inner()))
         for step in range(what.steps):
             given = StepInput(_batch(tokens, what, step), step)
-            done = inner_step(state, given, recipe, island.gradients)
+            done = inner_step(state, given, recipe)
             if done.diverged:
                 raise NumericsMismatch(f"step {step} of the lab's run is not finite")
             state, loss = done.state, done.loss
-    seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - started
+        digest = state_roots(state).digest().hex()
     return LabResult(
-        digest=state_roots(state).digest().hex(),
+        digest=digest,
         route=engine.route.name,
         kernels=engine.kernels.name,
         threads=how.threads,
@@ -193,7 +195,7 @@ def _batch(
 def standard_matrix() -> list[tuple[LabRun, Setting]]:
     """AdamW under every setting, Muon under every route, kernel implementation and thread count."""
     short = LabRun(optimizer="muon", width=32, layers=1, seq=16, steps=4)
-    is_there, routes = torch.cuda.is_available(), ("auto", "fp32", "fp64")
+    is_there, routes = torch.cuda.is_available(), ("auto", "bf16", "fp32", "fp64")
     on_gpu = [Setting(device="cuda", route=route) for route in routes] if is_there else []
     on_gpu += [Setting(device="cuda", kernels="eager")] if is_there else []
     everything = _computations() + _caps() + on_gpu

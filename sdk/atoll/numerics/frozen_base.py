@@ -78,7 +78,7 @@ def freeze_all(
     Weights that are trained are frozen for the time of a generation, whose every token would
     otherwise round them anew.
     """
-    waiting = _groups(model)
+    waiting = _with_members(groups_of(model) + ([] if model.tied else [(_HEAD,)]))
     linear_products: dict[str, Frozen] = {}
     linears: Tensors = {}
     others: Tensors = {}
@@ -96,12 +96,15 @@ def freeze_all(
     return Base(linear_products, head, others, scale)
 
 
-def _groups(model: ModelSpec) -> dict[str, tuple[str, ...]]:
-    """Of each linear, those that it is one product with."""
-    groups = [
+def groups_of(model: ModelSpec) -> list[tuple[str, ...]]:
+    """The linears of all layers, those together that read one input."""
+    return [
         tuple(f"model.layers.{layer}.{name}.weight" for name in group)
         for layer in range(model.layers)
         for group in products(model)
     ]
-    groups += [] if model.tied else [(_HEAD,)]
+
+
+def _with_members(groups: list[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Of each linear, those that it is one product with."""
     return {name: group for group in groups for name in group}

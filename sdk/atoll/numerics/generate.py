@@ -26,6 +26,8 @@ from atoll.numerics.model import Adapted, Attend, attend_whole, head_inputs
 from atoll.numerics.sampling import Draw, Row, Sampled, likeliest, sample
 from atoll.protocol.model_spec import ModelSpec
 
+NOT_FINITE: Final = -1
+"""In the place of a weight below."""
 MEMORY_BYTES: Final = 1 << 31
 """What caches and logits of the sequences at a time may take."""
 _WHOLE_TOKENS: Final = 1 << 13
@@ -58,14 +60,24 @@ class Generated:
     Attributes:
         ids: int64 [N, seq + 1] on the CPU: the prompt, what follows it, and 0 behind.
         lengths: of prompt and answer together.
-        is_finite: whether every row that a token was taken from has a number for its maximum.
-        drawn: of each sequence, the sum of the weights below its tokens (`Sampled.below`).
+        below: int64 [N, seq + 1] on the CPU: the weight below each generated token
+            (`Sampled.below`), `NOT_FINITE` where its row has no number for its maximum, and 0 of
+            the others.
     """
 
     ids: Tensor
     lengths: tuple[int, ...]
-    is_finite: bool
-    drawn: tuple[int, ...]
+    below: Tensor
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every row that a token was taken from has a number for its maximum."""
+        return not bool((self.below == NOT_FINITE).any())
+
+    @property
+    def drawn(self) -> tuple[int, ...]:
+        """Of each sequence, the sum of the weights below its tokens."""
+        return tuple(sum(row) for row in self.below.clamp(min=0).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +128,7 @@ def generate(generator: Generator, request: Request) -> Generated:
         raise ValueError(f"a prompt has no tokens, or more than {seq}")
     count = len(request.prompts)
     ids_NT = torch.zeros(count, seq + 1, dtype=torch.int64)
-    lengths, drawn, is_finite = [0] * count, [0] * count, True
+    below_NT, lengths = torch.zeros_like(ids_NT), [0] * count
     # Those of one length are read at once.
     order = sorted(range(count), key=lambda i: len(request.prompts[i]))
     for start in range(0, count, generator.at_a_time):
@@ -124,11 +136,15 @@ def generate(generator: Generator, request: Request) -> Generated:
         batch = _Batch(generator, request, some)
         with torch.no_grad():
             (_cached if generator.is_cached else _uncached)(batch)
-        ids_NT[some] = batch.ids.cpu()
-        for i, length, below in zip(some, batch.lengths.tolist(), batch.drawn, strict=True):
-            lengths[i], drawn[i] = length, below
-        is_finite = is_finite and batch.is_finite
-    return Generated(ids_NT, tuple(lengths), is_finite, tuple(drawn))
+        ids_NT[some], below_NT[some] = batch.ids.cpu(), batch.below.cpu()
+        for i, length in zip(some, batch.lengths.tolist(), strict=True):
+            lengths[i] = length
+    return Generated(ids_NT, tuple(lengths), below_NT)
+
+
+def marked(sampled: Sampled) -> Tensor:
+    """The weights below, `NOT_FINITE` of rows that are not finite."""
+    return sampled.below.masked_fill(~sampled.is_finite, NOT_FINITE)
 
 
 class _Batch:
@@ -152,8 +168,7 @@ class _Batch:
         self.ends = torch.tensor(sorted(request.ends), dtype=torch.int64, device=device)
         self.rows = (self.lengths < self.limits).nonzero().squeeze(1)
         self.position = int(self.lengths[self.rows].min()) - 1 if len(self.rows) else seq
-        self.drawn = [0] * len(some)
-        self.is_finite = True
+        self.below = torch.zeros_like(self.ids)
 
     def take(self, logits_nV: Tensor) -> None:
         """The next token of every sequence that goes on, from the logits at `position`."""
@@ -162,10 +177,8 @@ class _Batch:
         is_new = self.lengths[rows] == position + 1  # elsewhere the prompt has the next token
         fresh = rows[is_new]
         self.ids[fresh, position + 1] = sampled.ids[is_new]
+        self.below[fresh, position + 1] = marked(sampled)[is_new]
         self.lengths[fresh] += 1
-        for row, below in zip(fresh.tolist(), sampled.below[is_new].tolist(), strict=True):
-            self.drawn[row] += below
-        self.is_finite = self.is_finite and bool(sampled.is_finite[is_new].all())
         is_over = is_new & torch.isin(sampled.ids, self.ends)
         is_over |= self.lengths[rows] >= self.limits[rows]
         self.rows = rows[~is_over]

@@ -11,7 +11,7 @@ Shapes: B sequences in a batch, b in a micro-batch, T positions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from atoll.numerics.batch import MicroBatch, shares_of
 from atoll.numerics.kernels.philox import Mask
 from atoll.numerics.model import (
     Dropper,
+    TrainedModel,
     Weights,
     embedded,
     keep_all,
@@ -32,6 +33,7 @@ from atoll.numerics.model import (
 )
 from atoll.numerics.rollouts import Rollouts
 from atoll.numerics.schedule import Recipe, dropper
+from atoll.numerics.shards import Held
 from atoll.numerics.state import Tensors
 from atoll.protocol.method_spec import InnerSpec, lane_length
 from atoll.protocol.model_spec import ModelSpec
@@ -77,22 +79,20 @@ class BatchGradients:
     """Each micro-batch's loss, and the gradients of the batch's, by parameter in their order."""
 
     losses: tuple[float, ...]
-    gradients: Tensors
+    gradients: Held
 
 
-Gradients: TypeAlias = Callable[[Tensors, StepInput, Recipe], BatchGradients]
-"""With the arguments, and the bits, of `batch_gradients`."""
-
-
-def batch_gradients(params: Tensors, given: StepInput, recipe: Recipe) -> BatchGradients:
+def batch_gradients(
+    params: Mapping[str, Tensor], given: StepInput, recipe: Recipe
+) -> BatchGradients:
     """Of all micro-batches, summed lane by lane in their order."""
     losses: list[float] = []
     sums: Tensors = {}
     for run in lanes_of(len(given.batch), recipe.inner):
-        lane = run_gradients(params, given, recipe, run)
-        losses += lane.losses
-        while lane.gradients:
-            add_to(sums, *lane.gradients.popitem())
+        lane = _Sums(of_many=len(given.batch) > 1)
+        losses += [_add_micro_batch(lane, params, given, recipe, index) for index in run]
+        while lane.tensors:
+            add_to(sums, *lane.tensors.popitem())
     return BatchGradients(tuple(losses), {name: sums[name] for name in params})
 
 
@@ -102,19 +102,13 @@ def lanes_of(micro_batches: int, inner: InnerSpec) -> list[range]:
     return [range(start, start + length) for start in range(0, micro_batches, length)]
 
 
-def run_gradients(params: Tensors, given: StepInput, recipe: Recipe, run: range) -> BatchGradients:
-    """Of some micro-batches that follow one another, each added to the sum of those before."""
-    inner, step = recipe.inner, given.global_step & 0xFFFFFFFF
-    mask = Mask(inner.dropout, given.dropout_key, step, site=0, first=0)
-    shares = given.shares
-    losses: list[float] = []
-    sums = _Sums(of_many=len(given.batch) > 1)
-    for index in run:
-        drop = dropper(mask, index * inner.micro_batch, recipe.ops)
-        placed = given.batch[index].to(recipe.ops.device)
-        loss = _add_micro_batch(sums, params, placed, shares[index], recipe=recipe, drop=drop)
-        losses.append(loss)
-    return BatchGradients(tuple(losses), {name: sums.tensors[name] for name in params})
+def micro_batch_gradients(
+    params: Mapping[str, Tensor], given: StepInput, recipe: Recipe, index: int, take: Taker
+) -> float:
+    """Gives the gradients of a micro-batch, from the last layer on; its loss."""
+    inputs = _inputs(params, given, recipe, index)
+    drop, loss_of = _drop_of(given, recipe, index), _loss_of(given, recipe, index)
+    return float(_work(inputs, tuple(params), recipe, drop, loss_of=loss_of, take=take))
 
 
 def add_to(sums: Tensors, name: str, gradient: Tensor) -> None:
@@ -143,22 +137,14 @@ class _Sums:
 
 
 def _add_micro_batch(
-    sums: _Sums,
-    params: Tensors,
-    micro_batch: MicroBatch,
-    share: float,
-    *,
-    recipe: Recipe,
-    drop: Dropper,
+    sums: _Sums, params: Mapping[str, Tensor], given: StepInput, recipe: Recipe, index: int
 ) -> float:
     """Adds a micro-batch's share of the gradients; its loss."""
-    ops, m = recipe.ops, micro_batch
-    loss_of = ops.policy_loss if m.is_sampled else ops.cross_entropy
-    share_ = torch.tensor(share, device=ops.device)
-    inputs = [m.ids, m.targets, m.weights, share_, *params.values()]
+    ops, drop = recipe.ops, _drop_of(given, recipe, index)
     # A graph has all gradients of a micro-batch at once; a mask is another one at each step.
     if not ops.is_graphed or recipe.memory.recomputes_layers or drop is not keep_all:
-        return float(_work(inputs, tuple(params), recipe, drop, loss_of=loss_of, take=sums.add))
+        return micro_batch_gradients(params, given, recipe, index, sums.add)
+    loss_of = _loss_of(given, recipe, index)
 
     def work(inputs: Sequence[Tensor]) -> list[Tensor]:
         gradients: Tensors = {}
@@ -167,11 +153,30 @@ def _add_micro_batch(
         return [loss, *(gradients[name] for name in params)]
 
     held = recipe.base, rotary_of(recipe.model, ops.device)
-    what = recipe.model, id(recipe.base), tuple(params), m.is_sampled
-    loss, *gradients = ops.graphed(work, inputs, what, held)
+    what = recipe.model, id(recipe.base), tuple(params), given.batch[index].is_sampled
+    loss, *gradients = ops.graphed(work, _inputs(params, given, recipe, index), what, held)
     for name, gradient in zip(params, gradients, strict=True):
         sums.add_lent(name, gradient)
     return float(loss)
+
+
+def _inputs(
+    params: Mapping[str, Tensor], given: StepInput, recipe: Recipe, index: int
+) -> list[Tensor]:
+    m, device = given.batch[index].to(recipe.ops.device), recipe.ops.device
+    share = torch.tensor(given.shares[index], device=device)
+    return [m.ids, m.targets, m.weights, share, *params.values()]
+
+
+def _drop_of(given: StepInput, recipe: Recipe, index: int) -> Dropper:
+    inner, step = recipe.inner, given.global_step & 0xFFFFFFFF
+    mask = Mask(inner.dropout, given.dropout_key, step, site=0, first=0)
+    return dropper(mask, index * inner.micro_batch, recipe.ops)
+
+
+def _loss_of(given: StepInput, recipe: Recipe, index: int) -> LossOf:
+    ops = recipe.ops
+    return ops.policy_loss if given.batch[index].is_sampled else ops.cross_entropy
 
 
 def _work(
@@ -187,6 +192,8 @@ def _work(
     ids_bT, targets_bT, weights_bT, share, *values = inputs
     leaves = {name: p.detach().requires_grad_() for name, p in zip(names, values, strict=True)}
     weights = weights_of(leaves, recipe.model, recipe.ops, recipe.base)
+    if isinstance(weights, TrainedModel):
+        weights = replace(weights, rounded=recipe.rounded)
     stages = _stages(weights, leaves, ids_bT, drop)
     passes = list(_forward_passes(stages, is_kept=not recipe.memory.recomputes_layers))
     x_bTD = passes[-1].output_leaf()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state import GlobalState, Holds, SeatState, in_this_process
 from atoll.numerics.state_layout import seat_layout
 from atoll.numerics.tensors import Allocate, in_memory
 from atoll.protocol.manifest import Manifest
@@ -16,6 +16,7 @@ def open_round(
     carried_state: SeatState | None,
     *,
     allocate: Allocate = in_memory,
+    holds: Holds = in_this_process,
 ) -> SeatState:
     """The state that a seat's round starts from.
 
@@ -23,10 +24,10 @@ def open_round(
         model: what the round starts from.
         carried_state: the seat's of the round before, where it goes on with that; None opens
             publicly.
-        allocate: where moments lie that are made here.
+        allocate, holds: of `SeatState.initial`, which makes the moments.
     """
     if carried_state is None:
-        return SeatState.initial(model, seat_layout(manifest), allocate=allocate)
+        return SeatState.initial(model, seat_layout(manifest), allocate=allocate, holds=holds)
     if manifest.codec.carries_params:
         return carried_state  # and mixes the model in during the round
     return replace(carried_state, params=model.params)

@@ -8,7 +8,7 @@ K key heads, d head width.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from atoll.numerics.decimals import rotary_tables
 from atoll.numerics.frozen_base import Base
+from atoll.numerics.kernels.interface import Frozen
 from atoll.numerics.ops import Ops
 from atoll.numerics.state_layout import DOWN, UP
 from atoll.protocol.families import LINEARS
@@ -56,16 +57,22 @@ class TrainedModel:
     Attributes:
         params: by Hugging Face's names.
         attend: how a layer's heads attend, by the start of its names; generation has a cache.
+        rounded: linears of one input that were rounded before, by the name of the first; of their
+            parameters no number is read.
     """
 
     params: Mapping[str, Tensor]
     spec: ModelSpec
     ops: Ops
     attend: Attend = attend_whole
+    rounded: Mapping[str, Frozen] = field(default_factory=dict)
 
     def linears(self, x_BTI: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
         """What linears of one input give."""
-        return self.ops.linears(x_BTI, [self.params[f"{name}.weight"] for name in names])
+        weights = [self.params[f"{name}.weight"] for name in names]
+        if names[0] in self.rounded:
+            return self.ops.rounded_linears(x_BTI, self.rounded[names[0]], weights)
+        return self.ops.linears(x_BTI, weights)
 
     def head(self, x_BTD: Tensor) -> Tensor:
         """Logits [B, T, V]."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from atoll.numerics.codec.factored import exact_sum
 from atoll.numerics.errors import MalformedState
+from atoll.numerics.shards import shapes_of
 from atoll.numerics.tensors import TreeRoot, check_layout, tree_root
 from atoll.protocol.types import Digest
 
@@ -107,7 +108,7 @@ class Moments:
 
     def check(self, params: Mapping[str, Tensor]) -> None:
         """Raises MalformedState unless these are moments of some of those parameters."""
-        shapes = {name: tuple(p.shape) for name, p in params.items()}
+        shapes = shapes_of(params)
         if not set(self.m) <= set(shapes) or not set(self.m_exponents) == set(self.m):
             raise MalformedState(f"{_KIND}: not one exponent a first moment of a parameter")
         if self.is_warm != bool(self.m):

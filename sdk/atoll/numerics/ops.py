@@ -63,6 +63,13 @@ class Ops(Protocol):
     def linears(self, x_BTI: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """`linear` with each of several weights, which some do in one product."""
 
+    def rounded_linears(
+        self, x_BTI: Tensor, rounded: Frozen, weights: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
+        """As `linears`, by what `freeze` made of the weights: of these, each of which has its
+        gradient, no number is read.
+        """
+
     def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
         """As `linear`, for the logits, which some compute more finely: [B, T, V]."""
 
@@ -155,6 +162,14 @@ class NativeOps:
 
     def linears(self, x_BTI: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
         return tuple(F.linear(x_BTI, weight_OI) for weight_OI in weights)
+
+    def rounded_linears(
+        self, x_BTI: Tensor, rounded: Frozen, weights: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
+        (values,) = rounded.parts
+        given = torch.cat(list(weights))
+        products = F.linear(x_BTI, values + (given - given.detach()))
+        return torch.split(products, list(rounded.widths), dim=-1)
 
     def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
         return F.linear(x_BTD, weight_VD)

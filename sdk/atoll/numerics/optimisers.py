@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -97,6 +97,29 @@ def sgd(of: Update) -> Stepped:
     return of.p - (g + of.p * of.decay) * of.rate, slots
 
 
+class OtherBits(ArithmeticError):
+    """A parameter's step has other bits by the reference."""
+
+
 STEPS: Mapping[str, Callable[[Update], Stepped]] = MappingProxyType(
     {"adamw": adamw, "lion": lion, "muon": muon, "sgd": sgd}
 )
+
+
+def stepped(optimiser: str, update: Update, reference: Recipe | None) -> Stepped:
+    """By the optimiser of a name. Raises OtherBits where there is a reference that differs."""
+    expected = None if reference is None else _by(optimiser, replace(update, recipe=reference))
+    result = _by(optimiser, update)
+    if expected is not None and not _same_bits(result, expected):
+        raise OtherBits(f"{optimiser} has other bits by the reference")
+    return result
+
+
+def _by(optimiser: str, update: Update) -> Stepped:
+    return STEPS[optimiser](update)
+
+
+def _same_bits(result: Stepped, expected: Stepped) -> bool:
+    (p, slots), (other, others) = result, expected
+    pairs = [(p, other), *((slots[slot], others[slot]) for slot in others)]
+    return all(torch.equal(a.view(torch.int32), b.view(torch.int32)) for a, b in pairs)

@@ -52,7 +52,7 @@ class Pieces:
             return merkle_root([keccak256(self._begun)])
         last = [keccak_rows(np.frombuffer(self._begun, np.uint8)[None])] if self._begun else []
         leaves = np.concatenate([*self._digests, *last])
-        return seal(len(leaves), _top(keccak_rows(_prefixed(LEAF, leaves))))
+        return seal(len(leaves), _top(keccak_rows(prefixed(LEAF, leaves))))
 
 
 def piece_root(data: bytes | memoryview) -> Digest:
@@ -69,7 +69,7 @@ def shard_node(shard: bytes | memoryview) -> bytes:
     parts = [_digests(view[:whole])] if whole else []
     if whole < len(view):
         parts.append(keccak_rows(np.frombuffer(view[whole:], np.uint8)[None]))
-    return _top(keccak_rows(_prefixed(LEAF, np.concatenate(parts))))
+    return _top(keccak_rows(prefixed(LEAF, np.concatenate(parts))))
 
 
 def root_of_shards(nodes: bytes, size: int) -> Digest:
@@ -133,22 +133,24 @@ def tree_of(leaves: Bytes) -> MerkleTree:
     """The tree over leaves [N, 32], a level at a time. Raises ValueError where there are none."""
     if not len(leaves):
         raise ValueError("an empty tree has no root")
-    return MerkleTree(list(_levels(keccak_rows(_prefixed(LEAF, leaves)))))
+    return MerkleTree(list(levels_of(keccak_rows(prefixed(LEAF, leaves)))))
 
 
-def _levels(nodes: Bytes) -> Iterator[Bytes]:
+def levels_of(nodes: Bytes) -> Iterator[Bytes]:
+    """These nodes, and those of each level above them."""
     yield nodes
     while len(nodes) > 1:
         pairs = nodes[: len(nodes) // 2 * 2].reshape(-1, 2 * DIGEST_BYTES)
         carried = nodes[2 * len(pairs) :]
-        nodes = np.concatenate([keccak_rows(_prefixed(NODE, pairs)), carried])
+        nodes = np.concatenate([keccak_rows(prefixed(NODE, pairs)), carried])
         yield nodes
 
 
 def _top(nodes: Bytes) -> bytes:
-    return deque(_levels(nodes), maxlen=1)[0].tobytes()  # no level is kept beside the next
+    return deque(levels_of(nodes), maxlen=1)[0].tobytes()  # no level is kept beside the next
 
 
-def _prefixed(prefix: bytes, rows: Bytes) -> Bytes:
+def prefixed(prefix: bytes, rows: Bytes) -> Bytes:
+    """What is hashed of leaves or of pairs of nodes."""
     first = np.full((len(rows), 1), prefix[0], dtype=np.uint8)
     return np.concatenate([first, rows], axis=1)

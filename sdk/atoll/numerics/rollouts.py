@@ -9,29 +9,31 @@ Shapes: N sequences, T positions, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from atoll.numerics.batch import MicroBatch
-from atoll.numerics.generate import Generated, Generator, Request, generate
+from atoll.numerics.generate import Generated, Generator, Request, generate, marked
 from atoll.numerics.kernels.exact import ExactOps
 from atoll.numerics.model import head_inputs
 from atoll.numerics.problems import Problem, Problems
 from atoll.numerics.rewards import advantages, reward_of
 from atoll.numerics.sampling import Draw, Row, sample
 from atoll.numerics.schedule import Recipe
+from atoll.numerics.tensors import tree_root
+from atoll.protocol.checkpoint_commitments import rollouts_digest
 from atoll.protocol.draws import batch_offsets, sample_key
 from atoll.protocol.method_spec import InnerSpec
 from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.types import Digest, SeatIndex
 
-_TAG: Final = b"atoll.rollouts.v1"
+IDS: Final = "ids"
+"""What a step's ids are called in their tree."""
 _WORD: Final = 1 << 64
 _CHECKED_AT_ONCE: Final = 1 << 13
 """Tokens whose logits are there at a time."""
@@ -60,7 +62,8 @@ class Rollouts:
         targets: int64 [batch, seq], −1 where no token was sampled.
         weights: fp32 [batch, seq], what the loss of a sampled token is multiplied by.
         rewards: of each completion.
-        drawn: of each micro-batch, modulo 2^64.
+        below: int64 [batch, seq + 1], of each token, as `Generated` has it.
+        drawn: the sum of each micro-batch's, modulo 2^64.
         is_finite: whether every row of logits that was sampled from had a finite maximum.
     """
 
@@ -68,6 +71,7 @@ class Rollouts:
     targets: Tensor
     weights: Tensor
     rewards: tuple[int, ...]
+    below: Tensor
     drawn: tuple[int, ...]
     is_finite: bool
 
@@ -79,33 +83,54 @@ class Rollouts:
             MicroBatch(ids[span], targets[span], weights[span], is_sampled=True) for span in spans
         ]
 
+    @property
+    def signed(self) -> Tensor:
+        """The ids as a trace has them, int64 [batch, seq + 1]: −1 − id where none was sampled."""
+        is_sampled = torch.nn.functional.pad(self.targets >= 0, (1, 0))
+        return torch.where(is_sampled, self.ids, ~self.ids)
+
     def after(self, before: Digest) -> Digest:
         """The digest of all that was sampled in the round, with this step's: H(before, ids)."""
-        ids = np.ascontiguousarray(self.ids.numpy(), dtype="<i4")
-        return Digest(sha256(_TAG + before + sha256(ids.tobytes()).digest()).digest())
+        return rollouts_digest(before, tree_root({IDS: self.signed.to(torch.int32)}))
+
+
+Make: TypeAlias = Callable[[Mapping[str, Tensor], Generator, Request], Generated]
+"""Generates what is asked, by the parameters and by the generator that was made of them."""
+
+
+def make_here(params: Mapping[str, Tensor], generator: Generator, request: Request) -> Generated:
+    """This process does it by itself."""
+    del params
+    return generate(generator, request)
 
 
 def ids_bytes(sampled: Mapping[int, Tensor]) -> bytes:
-    """Ids as a provider serves them: little-endian int32, step by step."""
+    """Ids as a provider serves them: signed, little-endian int32, step by step."""
     return b"".join(ids.numpy().astype("<i4").tobytes() for _, ids in sorted(sampled.items()))
 
 
 def read_ids(raw: bytes, *, batch: int, seq: int) -> dict[int, Tensor]:
-    """What such bytes say, by step: of whole steps, as many as there are."""
+    """The ids that such bytes have, by step: of whole steps, as many as there are."""
     size = batch * (seq + 1)
     words = np.frombuffer(raw[: len(raw) // (4 * size) * 4 * size], "<i4").astype(np.int64)
-    steps = torch.from_numpy(words).view(-1, batch, seq + 1)
+    signed = torch.from_numpy(words).view(-1, batch, seq + 1)
+    steps = torch.where(signed < 0, ~signed, signed)
     return dict(enumerate(steps))
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Makes a job's rollouts."""
+    """Makes a job's rollouts.
+
+    Attributes:
+        make: what generates; whatever it is, the result has to be the law's.
+    """
 
     task: TaskSpec
     inner: InnerSpec
     recipe: Recipe
     problems: Problems
+    make: Make = make_here
 
     def rollouts(
         self, params: Mapping[str, Tensor], place: Place, claimed: Tensor | None = None
@@ -131,7 +156,9 @@ class Sampler:
             draw=Draw(sample_key(place.data_seed, place.seat), place.global_step),
         )
         made = None if claimed is None else checked(generator, request, claimed)
-        return self._learned(problems, generate(generator, request) if made is None else made)
+        if made is None:
+            made = self.make(params, generator, request)
+        return self._learned(problems, made)
 
     def _problems(self, place: Place) -> list[Problem]:
         """The step's prompts, each as often as its group has members."""
@@ -161,6 +188,7 @@ class Sampler:
             targets=made.ids[:, 1:].masked_fill(~sampled, -1),
             weights=torch.where(sampled, weights_N.float()[:, None], 0.0),
             rewards=tuple(rewards),
+            below=made.below,
             drawn=tuple(
                 sum(made.drawn[at : at + size]) % _WORD for at in range(0, len(problems), size)
             ),
@@ -185,8 +213,7 @@ def checked(generator: Generator, request: Request, claimed: Tensor) -> Generate
     ]
     if not _is_whole(claimed, request, lengths):
         return None
-    drawn: list[int] = []
-    is_finite, weights = True, generator.weights()
+    below, weights = torch.zeros_like(claimed), generator.weights()
     size = max(1, _CHECKED_AT_ONCE // seq)
     for first in range(0, count, size):
         rows = range(first, min(first + size, count))
@@ -203,9 +230,8 @@ def checked(generator: Generator, request: Request, claimed: Tensor) -> Generate
                 sampled = sample(logits, place, request.draw, generator.ops.engine.kernels)
                 if sampled.ids.tolist() != claimed[row, start:stop].tolist():
                     return None
-                drawn.append(int(sampled.below.sum()))
-                is_finite = is_finite and bool(sampled.is_finite.all())
-    return Generated(claimed, tuple(lengths), is_finite, tuple(drawn))
+                below[row, start:stop] = marked(sampled).cpu()
+    return Generated(claimed, tuple(lengths), below)
 
 
 def _length(row: Sequence[int], start: int, request: Request) -> int:

@@ -78,12 +78,17 @@ def sample(logits_NV: Tensor, row: Row, draw: Draw, kernels: Kernels) -> Sampled
     weights_NV, peak_N = _weights(logits_NV, kernels)
     is_finite_N = peak_N.isfinite()
     cumulated_NV = weights_NV.cumsum(-1)
-    drawn_N = _drawn(_words(row, draw), cumulated_NV[:, -1])
+    drawn_N = drawn_weights(row, draw, cumulated_NV[:, -1])
     ids_N1 = torch.searchsorted(cumulated_NV, drawn_N[:, None], right=True)
     ids_N1 = ids_N1.masked_fill(~is_finite_N[:, None], 0)
     below_N1 = cumulated_NV.gather(1, ids_N1) - weights_NV.gather(1, ids_N1)
     below_N = below_N1.squeeze(1).masked_fill(~is_finite_N, 0)
     return Sampled(ids_N1.squeeze(1), below_N, is_finite_N)
+
+
+def drawn_weights(row: Row, draw: Draw, total_N: Tensor) -> Tensor:
+    """What the cumulated weight of a drawn token is above, of rows with these sums of weights."""
+    return _drawn(_words(row, draw), total_N)
 
 
 def likeliest(logits_NV: Tensor) -> Sampled:

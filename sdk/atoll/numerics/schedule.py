@@ -5,12 +5,13 @@ Rule of this file: scalars are binary64, each rounded once from the manifest's d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
 from atoll.numerics.frozen_base import Base
-from atoll.numerics.kernels.interface import AdamFactors
+from atoll.numerics.kernels.interface import AdamFactors, Frozen
 from atoll.numerics.kernels.philox import Mask
 from atoll.numerics.memory_plan import ROOMY, MemoryPlan
 from atoll.numerics.model import Dropper, keep_all
@@ -29,6 +30,8 @@ class Recipe:
         total_steps: global steps of the whole job, for schedules that end.
         base: what adapters are added to, where they are trained.
         memory: what a step does for want of it, which changes no bit.
+        rounded: of the parameters of a step, linears of one input as `Ops.freeze` makes them, by
+            the name of the first; none where each micro-batch rounds them for itself.
     """
 
     model: ModelSpec
@@ -37,6 +40,7 @@ class Recipe:
     ops: Ops
     base: Base | None = None
     memory: MemoryPlan = ROOMY
+    rounded: Mapping[str, Frozen] = field(default_factory=dict)
 
     @classmethod
     def of(cls, manifest: Manifest, base: Base | None = None) -> Recipe:

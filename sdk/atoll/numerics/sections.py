@@ -95,8 +95,13 @@ class UpdateLayout:
         return _joined_length(self.lengths)
 
     def spans(self, section: int, span: slice) -> list[slice]:
-        """Where in an update's bytes some coordinates of Δ (0) or of first moments (1) lie."""
+        """Where in an update's bytes some coordinates of Δ (0), of first moments (1) or of factored
+        second moments lie; what a place or a chunk begins with.
+        """
         begin = sum(map(filled, self.lengths[:section]))
+        if section == len(self.vectors):
+            begin += len(self._factored.header)
+            return [slice(begin + 4 * span.start, begin + 4 * span.stop)]
         codec = seat_codec(self.codec, _NOBODY)
         parts = codec.spans(self.vectors[section], span)
         return [slice(begin + part.start, begin + part.stop) for part in parts]
@@ -104,7 +109,7 @@ class UpdateLayout:
     def decode_span(
         self, data: ByteSlices, section: int, span: slice, dither: DitherKey
     ) -> Integers:
-        """The integers of such coordinates alone; a span begins with a piece.
+        """The integers of such coordinates of a vector alone.
 
         Raises:
             MalformedUpdate: these are not canonical.
@@ -113,6 +118,41 @@ class UpdateLayout:
         key = replace(dither, section=MOMENT_SECTION) if section else dither
         part = _Part(data, begin, self.lengths[section])
         return seat_codec(self.codec, key).decode_span(part, self.vectors[section], span)
+
+    def places(self, section: int) -> int:
+        """In how many places a section's coordinates are: those that begin in one piece each."""
+        codes = self._codes(section)
+        return (codes.stop - 1) // PIECE_BYTES - codes.start // PIECE_BYTES + 1
+
+    def place(self, section: int, number: int) -> slice:
+        """A place's coordinates; the last may have none."""
+        codes = self._codes(section)
+        return slice(codes.first_of(number), codes.first_of(number + 1))
+
+    def pieces_at(self, section: int, span: slice) -> tuple[int, ...]:
+        """The numbers of the pieces of any update in which some coordinates lie."""
+        numbers = set[int]()
+        for part in self.spans(section, span):
+            if part.start < part.stop:
+                first, last = part.start // PIECE_BYTES, (part.stop - 1) // PIECE_BYTES
+                numbers.update(range(first, last + 1))
+        return tuple(sorted(numbers))
+
+    @property
+    def _factored(self) -> FactoredLayout:
+        assert self.factored is not None  # there is such a section
+        return self.factored
+
+    def _codes(self, section: int) -> _Codes:
+        if section == len(self.vectors):
+            (codes,) = self.spans(section, slice(0, self._factored.total))
+            return _Codes(codes.start, codes.stop, 32, 1, self._factored.total)
+        total, form = self.vectors[section].total, codec_of(self.codec).form
+        codes = self.spans(section, slice(0, total))[-1]
+        bits = form.bits if form.levels is None else form.levels.width
+        # Two blocks have their steps in one byte.
+        unit = 8 // bits if form.levels is None else 2 * form.block
+        return _Codes(codes.start, codes.stop, bits, unit, total)
 
     @property
     def vectors(self) -> tuple[Layout, ...]:
@@ -145,6 +185,25 @@ class UpdateLayout:
                 stored_update, factored=FactoredMoments(parts.pop(0), self.factored)
             )
         return stored_update
+
+
+@dataclass(frozen=True, slots=True)
+class _Codes:
+    """Where a section's codes lie in an update: bytes, bits of a code, and coordinates of which so
+    many fill whole bytes of all that says something of them.
+    """
+
+    start: int
+    stop: int
+    bits: int
+    unit: int
+    total: int
+
+    def first_of(self, number: int) -> int:
+        """The first coordinate of a place."""
+        begin = (self.start // PIECE_BYTES + number) * PIECE_BYTES - self.start
+        in_units = -(-8 * max(begin, 0) // self.bits // self.unit) * self.unit
+        return min(in_units, self.total)
 
 
 def filled(length: int) -> int:

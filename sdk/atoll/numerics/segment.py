@@ -15,10 +15,10 @@ from torch import Tensor
 
 from atoll.numerics.batch import BatchPosition, BatchSource, MicroBatch, batch_source
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.gradients import Gradients, StepInput
+from atoll.numerics.gradients import StepInput
 from atoll.numerics.kernels.interface import CPU
 from atoll.numerics.problems import Problems
-from atoll.numerics.rollouts import Place, Sampler, ids_bytes
+from atoll.numerics.rollouts import Make, Place, Sampler, ids_bytes, make_here
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import StepResult, mix_in, state_roots, step_in_place
@@ -29,7 +29,7 @@ from atoll.protocol.draws import dropout_key
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex
 
-StepRunner: TypeAlias = Callable[[SeatState, StepInput, Recipe, Gradients | None], StepResult]
+StepRunner: TypeAlias = Callable[[SeatState, StepInput, Recipe], StepResult]
 """With the arguments of `step_in_place`."""
 
 
@@ -43,7 +43,7 @@ class Course:
             run that come before it is taken in.
         sampled: ids by step that somebody says were sampled: they are checked, which is less work
             than sampling, and sampled where they are not.
-        gradients: what computes a batch's; None for this process by itself.
+        make: what generates a step's completions, where the ids are not said, or false.
     """
 
     manifest: Manifest
@@ -54,7 +54,7 @@ class Course:
     round: int
     model: GlobalState | None = None
     sampled: Mapping[int, Tensor] = field(default_factory=dict)
-    gradients: Gradients | None = None
+    make: Make = make_here
 
     @property
     def global_step0(self) -> int:
@@ -92,9 +92,11 @@ class Course:
             self.manifest.inner,
             self.recipe,
             Problems(self.tokens, task, self.manifest.model.vocab),
+            self.make,
         )
         place = Place(self.data_seed, self.seat, step, self.global_step0 + step)
-        rollouts = sampler.rollouts(begun.params, place, self.sampled.get(step))
+        params = dict(begun.params)  # of shards, too: every token is made by all of them
+        rollouts = sampler.rollouts(params, place, self.sampled.get(step))
         batch = rollouts.micro_batches(self.manifest.inner.micro_batch)
         return StepInput(batch=batch, global_step=place.global_step, rollouts=rollouts)
 
@@ -133,7 +135,7 @@ class SegmentRun:
             segment.
         works: what the work tag takes in of each step.
         losses: each step's batch loss, nats a token.
-        sampled: ids of the steps that sampled, by step.
+        sampled: ids of the steps that sampled, by step, as a trace has them.
         seconds: wall time of the steps, without the digest.
     """
 
@@ -180,11 +182,11 @@ def run_segment(
     for step in range(first, first + inner.segment):
         state = course.begin(state, step)
         given = course.input_of(step, state)
-        result = step_by(state, given, course.recipe, course.gradients)
+        result = step_by(state, given, course.recipe)
         state = result.state
         losses.append(result.loss)
         if given.rollouts is not None:
-            sampled[step] = given.rollouts.ids
+            sampled[step] = given.rollouts.signed
         works.append(result.work)
         if result.diverged:
             is_finite = False

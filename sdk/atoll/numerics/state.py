@@ -7,7 +7,7 @@ those of SPEC.md, section 9: SHA-256 over params root, optimiser root, buffers r
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice
@@ -19,16 +19,19 @@ from torch import Tensor
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.kernels.freed_memory import let_go_of_pages
 from atoll.numerics.moments import COLD, GROUPS, Moments
+from atoll.numerics.shards import Held, Shards, copied, shapes_of
 from atoll.numerics.state_layout import MomentLayout, SeatLayout, Shapes
 from atoll.numerics.tensors import (
     Allocate,
     ByteSource,
     Fields,
+    TreeRoot,
     check_layout,
     in_memory,
     read_blob,
     tree_root,
     write_blob,
+    write_lazily,
 )
 from atoll.protocol.method_spec import CodecSpec
 from atoll.protocol.optimisers import OUTER_OPTIMISERS
@@ -43,6 +46,13 @@ _MOMENTS = ("m", "v")
 COUNTER_LIMIT = 1 << 48
 """So that no replay of a forged state counts beyond 64 bits."""
 Tensors: TypeAlias = dict[str, Tensor]
+Holds: TypeAlias = Callable[[str], Held]
+"""Makes what the tensors of a group of a seat's state are put into, by its name in the bytes."""
+
+
+def in_this_process(_group: str) -> Held:
+    """A mapping that has its tensors here."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,7 @@ class GlobalState:
     """
 
     round: int
-    params: Tensors
+    params: Held
     outer: dict[str, Tensors]
     exponents: dict[str, int]
     moment_exponents: dict[str, int] = field(default_factory=dict)
@@ -70,6 +80,8 @@ class GlobalState:
     def sent_part(self, codec: CodecSpec) -> GlobalState:
         """What updates of this round speak of: the whole state, or that of a fragment."""
         names = [name for name in self.params if codec.is_sent(name, self.round)]
+        if len(names) == len(self.params):
+            return self
         return replace(
             self,
             params={name: self.params[name] for name in names},
@@ -82,7 +94,7 @@ class GlobalState:
         return replace(
             self,
             round=part.round,
-            params=self.params | part.params,
+            params={**self.params, **part.params},
             outer={slot: kept | part.outer[slot] for slot, kept in self.outer.items()},
             exponents=self.exponents | part.exponents,
         )
@@ -101,7 +113,7 @@ class GlobalState:
     @property
     def shapes(self) -> Shapes:
         """Of the parameters."""
-        return _shapes_of(self.params)
+        return shapes_of(self.params)
 
     def params_root(self) -> Digest:
         """The root every seat's initial state must have."""
@@ -156,7 +168,7 @@ class GlobalState:
             "moment_exponents": dict(self.moment_exponents),
             "round": self.round,
         }
-        tensors = _grouped(params=self.params, **self.outer) | self.moments.tensors()
+        tensors = _grouped(params=dict(self.params), **self.outer) | self.moments.tensors()
         return write_blob(_GLOBAL, fields, tensors)
 
     def to_bytes(self) -> bytes:
@@ -172,6 +184,7 @@ class GlobalState:
         outer: bool = True,
         moments: bool = True,
         allocate: Allocate = in_memory,
+        params: Held | None = None,
     ) -> GlobalState:
         """Parses canonical bytes; `shapes` are the model's, where they are known.
 
@@ -179,25 +192,31 @@ class GlobalState:
             outer: false leaves the slots out: only who takes an outer step needs them.
             moments: false leaves those out: only who opens a round with them needs them.
             allocate: where each tensor lies.
+            params: takes the parameters as they are read; None for a mapping of this process.
 
         Raises:
             MalformedState: if the bytes are not canonical, or not of these shapes.
         """
         excluded = ((*_SLOT_NAMES,) if not outer else ()) + (GROUPS if not moments else ())
+        params = {} if params is None else params
         blob = read_blob(
-            _GLOBAL, data, lambda name: name.partition("/")[0] not in excluded, allocate=allocate
+            _GLOBAL,
+            data,
+            lambda name: name.partition("/")[0] not in excluded,
+            allocate=allocate,
+            into={"params": params}.get,
         )
-        groups = _ungrouped(_GLOBAL, blob.tensors, ("params", *_SLOT_NAMES, *GROUPS))
-        params, shared = groups.pop("params"), {group: groups.pop(group) for group in GROUPS}
+        groups = _ungrouped(_GLOBAL, blob.tensors, (*_SLOT_NAMES, *GROUPS))
+        shared = {group: groups.pop(group) for group in GROUPS}
         slots = {slot: tensors for slot, tensors in groups.items() if tensors}
         if set(blob.fields) != _GLOBAL_FIELDS:
             raise MalformedState(f"{_GLOBAL}: fields are not {sorted(_GLOBAL_FIELDS)}")
         round_index, count = (_counter(_GLOBAL, blob.fields[name]) for name in ("round", "count"))
         if round_index >= 1 << 32:
             raise MalformedState(f"{_GLOBAL}: round {round_index} out of range")
-        _check_group(_GLOBAL, params, torch.float32, shapes or _shapes_of(params))
+        _check_group(_GLOBAL, params, torch.float32, shapes or shapes_of(params))
         for tensors in slots.values():
-            _check_group(_GLOBAL, tensors, torch.int64, _shapes_of(params))
+            _check_group(_GLOBAL, tensors, torch.int64, shapes_of(params))
         exponents, m_exponents, moment_exponents = (
             _exponents(blob.fields[name], set(params))
             for name in ("exponents", "m_exponents", "moment_exponents")
@@ -228,26 +247,29 @@ class SeatState:
         rollouts: of all ids that were sampled in the round; zero before, and where text is learned.
     """
 
-    params: Tensors
-    m: Tensors
-    v: Tensors
-    feedback: Tensors
+    params: Held
+    m: Held
+    v: Held
+    feedback: Held
     count: int
     batches: int
-    residual: Tensors = field(default_factory=dict)
+    residual: Held = field(default_factory=dict)
     rollouts: Digest = ZERO_DIGEST
 
     def unshared(self) -> SeatState:
         """The same tensors in groups of its own, in which a step may replace them."""
-        params, m, v, feedback, residual = (dict(self._group(group)) for group in _SEAT_GROUPS)
+        params, m, v, feedback, residual = (copied(self._group(group)) for group in _SEAT_GROUPS)
         return replace(self, params=params, m=m, v=v, feedback=feedback, residual=residual)
 
     def on(self, device: torch.device, *, moments_apart: bool = False) -> SeatState:
-        """The same with every tensor on a device of that type; all of a state lie on one.
+        """The same with every tensor on a device of that type; all of a state lie on one, and those
+        of shards where their holders have them.
 
         Args:
             moments_apart: whether the moments stay where they are.
         """
+        if isinstance(self.params, Shards):
+            return self
         if all(p.device.type == device.type for p in islice(self.params.values(), 1)):
             return self
         params, m, v, feedback, residual = (
@@ -258,25 +280,44 @@ class SeatState:
         )
         return replace(self, params=params, m=m, v=v, feedback=feedback, residual=residual)
 
+    def held_by(self, holds: Holds) -> SeatState:
+        """The same, tensor by tensor, in what `holds` makes of each group."""
+        groups = {group: holds(group) for group in _SEAT_GROUPS}
+        for group, tensors in groups.items():
+            before = self._group(group)
+            for name in before:
+                tensors[name] = before[name]
+        named = {_attribute(group): tensors for group, tensors in groups.items()}
+        return replace(self, **named)  # type: ignore[arg-type]  # of names that are the state's
+
     def params_root(self) -> Digest:
         """Root over the parameters."""
         return tree_root(self.params)
 
     def optimiser_root(self) -> Digest:
         """Root over moments, both feedbacks and step count; 32 zero bytes for a fresh optimiser."""
-        brought = self.under_optimiser_root()
-        return tree_root(brought) if brought else ZERO_DIGEST
+        root = TreeRoot()
+        if not self._is_fresh():
+            root.add("count", torch.tensor(self.count, dtype=torch.int64))
+            for group in sorted(set(_SEAT_GROUPS) - {"params"}):
+                root.add_all(self._group(group), f"{group}/")
+        return root.digest()
 
-    def _group(self, name: str) -> Tensors:
+    def _group(self, name: str) -> Held:
         """A group by its name in the canonical bytes, in which the residual is `left`."""
-        group: Tensors = getattr(self, _attribute(name))
+        group: Held = getattr(self, _attribute(name))
         return group
+
+    def _is_fresh(self) -> bool:
+        slots = (self.m, self.v, self.feedback, self.residual)
+        return self.count == 0 and not any(_has_set_bit(t) for g in slots for t in g.values())
 
     def under_optimiser_root(self) -> Tensors:
         """The tensors that the optimiser root is over; none for a fresh optimiser."""
-        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback, left=self.residual)
-        if self.count == 0 and not any(_has_set_bit(t) for t in slots.values()):
+        if self._is_fresh():
             return {}
+        groups = {group: dict(self._group(group)) for group in _SEAT_GROUPS if group != "params"}
+        slots = _grouped(**groups)
         return {**slots, "count": torch.tensor(self.count, dtype=torch.int64)}
 
     def pieces(self) -> Iterator[bytes | memoryview]:
@@ -284,8 +325,16 @@ class SeatState:
         fields: Fields = {"batches": self.batches, "count": self.count}
         if self.rollouts != ZERO_DIGEST:
             fields["rollouts"] = _words_of(self.rollouts)
-        groups = {group: self._group(group) for group in _SEAT_GROUPS}
-        return write_blob(_SEAT, fields, _grouped(**groups))
+        shapes = {
+            f"{group}/{name}": ("float32", shape)
+            for group in _SEAT_GROUPS
+            for name, shape in shapes_of(self._group(group)).items()
+        }
+        return write_lazily(_SEAT, fields, shapes, self._tensor)
+
+    def _tensor(self, full_name: str) -> Tensor:
+        group, _, name = full_name.partition("/")
+        return self._group(group)[name]
 
     def to_bytes(self) -> bytes:
         """The canonical bytes: 4 a number, plus a header."""
@@ -298,14 +347,19 @@ class SeatState:
         layout: SeatLayout,
         *,
         allocate: Allocate = in_memory,
+        holds: Holds = in_this_process,
     ) -> SeatState:
         """Parses canonical bytes.
+
+        Args:
+            holds: what takes the tensors of each group as they are read.
 
         Raises:
             MalformedState: if the bytes are not canonical, or their tensors not the layout's.
         """
-        blob = read_blob(_SEAT, data, allocate=allocate)
-        groups = _ungrouped(_SEAT, blob.tensors, _SEAT_GROUPS)
+        groups = {group: holds(group) for group in _SEAT_GROUPS}
+        blob = read_blob(_SEAT, data, allocate=allocate, into=groups.get)
+        _ungrouped(_SEAT, blob.tensors, ())
         for name, group in groups.items():
             _check_group(_SEAT, group, torch.float32, getattr(layout, _attribute(name)))
         if set(blob.fields) - {"rollouts"} != {"batches", "count"}:
@@ -318,26 +372,35 @@ class SeatState:
 
     @classmethod
     def initial(
-        cls, model: GlobalState, layout: SeatLayout, *, allocate: Allocate = in_memory
+        cls,
+        model: GlobalState,
+        layout: SeatLayout,
+        *,
+        allocate: Allocate = in_memory,
+        holds: Holds = in_this_process,
     ) -> SeatState:
         """What a round starts from that opens publicly: the global model, and its moments.
 
         Those are zero where it has none, and so is the feedback. Moments are made one after
         another, and each then lies where `allocate` says by its name in the canonical bytes.
+
+        Args:
+            holds: what takes the tensors of each group as they are made; the parameters are where
+                the model has them.
         """
-        like, shared = model.params, model.moments
-        groups: dict[str, Tensors] = {group: {} for group in _MOMENTS}
+        shared = model.moments
+        groups = {group: holds(group) for group in _SEAT_GROUPS if group != "params"}
         makers = {"m": shared.first, "v": shared.second}
-        for group, shapes in (("m", layout.m), ("v", layout.v)):
+        for group, tensors in groups.items():
+            shapes: Shapes = getattr(layout, _attribute(group))
             for name, shape in shapes.items():
-                kept = allocate(f"{group}/{name}", tuple(shape), torch.float32)
-                groups[group][name] = kept.zero_()
-                if shared.is_warm:
+                kept = allocate(f"{group}/{name}", tuple(shape), torch.float32).zero_()
+                if shared.is_warm and group in makers:
                     kept.copy_(makers[group](name))
                 let_go_of_pages(kept)
-        m, v = groups["m"], groups["v"]
-        feedback, residual = _zeros(layout.feedback, like), _zeros(layout.residual, like)
-        return cls(model.params, m, v, feedback, shared.count, batches=0, residual=residual)
+                tensors[name] = kept
+        m, v, feedback = (groups[group] for group in ("m", "v", "feedback"))
+        return cls(model.params, m, v, feedback, shared.count, batches=0, residual=groups["left"])
 
 
 def _attribute(group: str) -> str:
@@ -400,18 +463,12 @@ def _exponents(value: object, names: set[str]) -> dict[str, int]:
     return dict(value)
 
 
-def _zeros(shapes: Shapes, like: Tensors) -> Tensors:
-    return {name: like[name].new_zeros(shape) for name, shape in shapes.items()}
-
-
-def _shapes_of(tensors: Tensors) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-
-
 def _check_group(
-    kind: str, tensors: Tensors, dtype: torch.dtype, shapes: Mapping[str, Sequence[int]]
+    kind: str, tensors: Held, dtype: torch.dtype, shapes: Mapping[str, Sequence[int]]
 ) -> None:
     check_layout(kind, tensors, shapes)
+    if isinstance(tensors, Shards):
+        return  # of fp32, else they had not been taken
     if any(tensor.dtype != dtype for tensor in tensors.values()):
         raise MalformedState(f"{kind}: a tensor is not {dtype}")
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -26,6 +26,7 @@ from torch import Tensor
 
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.kernels.freed_memory import let_go_of_pages
+from atoll.numerics.shards import Shape, Shards, shapes_of
 from atoll.numerics.state_layout import MAX_HEADER_BYTES
 from atoll.protocol.canonical import Ipld, decode, encode
 from atoll.protocol.hashing import sha256 as sha256_digest
@@ -45,11 +46,11 @@ DTYPES: dict[str, torch.dtype] = {
     "int64": torch.int64,
     "int8": torch.int8,
 }
-_DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_DTYPE_NAMES = {torch.int32: "int32"} | {dtype: name for name, dtype in DTYPES.items()}
+"""Of what is hashed; ids are in no blob."""
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 _CHUNK_TAG = "atoll.chunk.v1"
 
-Shape: TypeAlias = tuple[int, ...]
 Allocate: TypeAlias = Callable[[str, Shape, torch.dtype], Tensor]
 """Makes the tensor that a blob's bytes of a name are read into."""
 Fields: TypeAlias = dict[str, int | dict[str, int]]
@@ -94,8 +95,7 @@ def tree_root(tensors: Mapping[str, Tensor]) -> Digest:
     different dicts share leaves. No tensors at all: 32 zero bytes.
     """
     root = TreeRoot()
-    for name in sorted(tensors):
-        root.add(name, tensors[name])
+    root.add_all(tensors)
     return root.digest()
 
 
@@ -103,6 +103,22 @@ def chunk_leaves(tensors: Mapping[str, Tensor]) -> list[Digest]:
     """The leaves of the tree that `tree_root` is the root of."""
     found = (each for name in sorted(tensors) for each in _chunk_hashes(name, tensors[name]))
     return [Digest(leaf) for leaf in found]
+
+
+def part_leaves(name: str, shape: Shape, part: Tensor, first: int) -> Iterator[bytes]:
+    """The leaves of some whole rows of a tensor of this shape.
+
+    Args:
+        first: elements before the rows, whose bytes are a whole number of chunks.
+    """
+    prefix = sha256(chunk_prefix(name, _DTYPE_NAMES[part.dtype], shape))
+    raw, before = raw_bytes(part), first * part.element_size() // CHUNK_BYTES
+    for index, start in enumerate(range(0, max(len(raw), 1), CHUNK_BYTES), before):
+        chunk = prefix.copy()
+        chunk.update(index.to_bytes(8, "big"))
+        chunk.update(raw[start : start + CHUNK_BYTES])
+        yield chunk.digest()
+    let_go_of_pages(part)
 
 
 class TreeRoot:
@@ -115,6 +131,16 @@ class TreeRoot:
         """Takes in the next tensor."""
         self._leaves.extend(_chunk_hashes(name, tensor))
 
+    def add_all(self, tensors: Mapping[str, Tensor], prefix: str = "") -> None:
+        """Takes in all of these, behind whatever comes before the prefix; those who hold shards
+        hash them.
+        """
+        if isinstance(tensors, Shards):
+            self._leaves.extend(tensors.chunk_hashes(prefix))
+            return
+        for name in sorted(tensors):
+            self.add(f"{prefix}{name}", tensors[name])
+
     def digest(self) -> Digest:
         """The root of all so far; 32 zero bytes of none."""
         return merkle_root(self._leaves, sha256_digest) if self._leaves else ZERO_DIGEST
@@ -126,14 +152,7 @@ def chunk_count(size: int) -> int:
 
 
 def _chunk_hashes(name: str, tensor: Tensor) -> Iterator[bytes]:
-    prefix = sha256(chunk_prefix(name, _DTYPE_NAMES[tensor.dtype], tuple(tensor.shape)))
-    raw = raw_bytes(tensor)
-    for index, start in enumerate(range(0, max(len(raw), 1), CHUNK_BYTES)):
-        chunk = prefix.copy()
-        chunk.update(index.to_bytes(8, "big"))
-        chunk.update(raw[start : start + CHUNK_BYTES])
-        yield chunk.digest()
-    let_go_of_pages(tensor)
+    return part_leaves(name, tuple(tensor.shape), tensor, 0)
 
 
 @lru_cache(maxsize=4096)
@@ -179,8 +198,13 @@ def read_blob(
     wanted: Callable[[str], bool] = lambda _: True,
     *,
     allocate: Allocate = in_memory,
+    into: Callable[[str], MutableMapping[str, Tensor] | None] = lambda _: None,
 ) -> Blob:
     """Parses one blob of that kind, and keeps the tensors whose names are wanted.
+
+    Args:
+        into: what takes the tensors of a group, whose name stands before theirs, as they come; None
+            leaves them to the blob.
 
     Raises:
         MalformedState: on anything but the exact bytes that `write_blob` would give.
@@ -188,14 +212,22 @@ def read_blob(
     source = data if isinstance(data, ByteSource) else ByteSource(memoryview(data).nbytes, [data])
     reader, fields, layout = _opened(kind, source)
     tensors: dict[str, Tensor] = {}
+    is_whole = True
     for name, dtype, shape in layout:
         if not wanted(name):
             reader.skip(_size(dtype, shape))
+            is_whole = False
             continue
-        tensors[name] = allocate(name, shape, DTYPES[dtype])
-        _fill(reader, tensors[name])
+        tensor = allocate(name, shape, DTYPES[dtype])
+        _fill(reader, tensor)
+        group, _, rest = name.partition("/")
+        taker = into(group) if rest else None
+        if taker is None:
+            tensors[name] = tensor
+        else:
+            taker[rest] = tensor
     reader.end()
-    return Blob(fields, tensors, len(tensors) == len(layout))
+    return Blob(fields, tensors, is_whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +386,7 @@ def check_layout(
     kind: str, tensors: Mapping[str, Tensor], expected: Mapping[str, Sequence[int]]
 ) -> None:
     """Raises MalformedState unless the tensors have exactly these names and shapes."""
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    found = shapes_of(tensors)
     if found != {name: tuple(shape) for name, shape in expected.items()}:
         odd = sorted(set(found.items()) ^ {(n, tuple(s)) for n, s in expected.items()})[0]
         raise MalformedState(f"{kind}: tensors are not those of the job's model, first {odd}")

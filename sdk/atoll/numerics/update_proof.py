@@ -13,6 +13,7 @@ from atoll.numerics.codec.factored import encode_factored
 from atoll.numerics.codec.feedback import encode_with_feedback
 from atoll.numerics.codec.registry import seat_codec
 from atoll.numerics.sections import joined
+from atoll.numerics.shards import Shards, copied
 from atoll.numerics.state import GlobalState, SeatState, Tensors
 from atoll.numerics.state_layout import MomentLayout, moment_layout
 from atoll.protocol.manifest import Manifest
@@ -61,7 +62,14 @@ def with_residual(
     """
     if not manifest.codec.carries_feedback:
         return state
-    return replace(state, residual=_change(model, state, manifest.codec, dither)[1])
+    _, excluded = _change(model, state, manifest.codec, dither)
+    if not isinstance(state.params, Shards):
+        return replace(state, residual=excluded)
+    residual = copied(state.residual)
+    while excluded:
+        name, tensor = excluded.popitem()
+        residual[name] = tensor
+    return replace(state, residual=residual)
 
 
 def _change(
@@ -79,7 +87,7 @@ def _change(
 class _Difference(Mapping[str, Tensor]):
     """Tensors less others, each when it is asked for: all of them are as much as the model."""
 
-    def __init__(self, tensors: Tensors, others: Tensors) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> None:
         self._tensors, self._others = tensors, others
 
     def __getitem__(self, name: str) -> Tensor:

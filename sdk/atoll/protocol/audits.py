@@ -15,6 +15,7 @@ from atoll.protocol.membership import Handler, drop, put
 from atoll.protocol.open_rounds import OpenRound, Sealed
 from atoll.protocol.settled_rounds import Contest, SettledRound
 from atoll.protocol.types import (
+    NO_BITS,
     Address,
     Bitmap,
     BlockRef,
@@ -61,6 +62,13 @@ def _settled_round(view: JobView, round: RoundIndex) -> SettledRound:
 
 def _signed(view: JobView, event: ev.Signed, block: BlockRef) -> JobView:
     return with_settled(view, event.round, signers=event.signers)
+
+
+def _merge_struck(view: JobView, event: ev.MergeStruck, block: BlockRef) -> JobView:
+    """The job ends as if cancelled; nobody is paid for having signed the round."""
+    struck = {"struck_by": event.by, "struck_signers": event.signers}
+    view = replace(view, cancel_requested=True)
+    return with_settled(view, event.round, signers=NO_BITS, **struck)
 
 
 def _pay_changed(view: JobView, event: ev.PayChanged, block: BlockRef) -> JobView:
@@ -197,6 +205,7 @@ def _proven(view: JobView, event: ev.Proven, block: BlockRef) -> JobView:
 
 AUDIT_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Signed: _signed,
+    ev.MergeStruck: _merge_struck,
     ev.PayChanged: _pay_changed,
     ev.AuditReportSealed: _audit_report_sealed,
     ev.Opened: _opened,

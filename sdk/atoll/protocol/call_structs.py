@@ -58,6 +58,73 @@ class Having:
 
 
 @dataclass(frozen=True, slots=True)
+class Case:
+    job_id: JobId
+    round: RoundIndex
+    salt: Digest
+    record: RoundRecord
+    verdict: Verdict
+    statement: bytes
+    shape: bytes
+    leaves: int
+    path: tuple[Digest, ...]
+    signers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Commitment:
+    account: Address
+    checkpoints: Digest
+    update_root: Digest
+    key_hash: Digest
+    salt: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    data: bytes
+    path: tuple[Digest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    seat: SeatIndex
+    committed: Commitment
+    size: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRows:
+    job_id: JobId
+    round: RoundIndex
+    record: RoundRecord
+    shape: bytes
+    leaves: int
+    path: tuple[Digest, ...]
+    section: int
+    index: int
+    reveals: tuple[Later, ...]
+    updates: tuple[Opened, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    section: int
+    index: int
+    size: int
+    merged: Piece
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOpening:
+    parts: bytes
+    exponents: bytes
+    header: bytes
+    path: tuple[Digest, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Due:
     job_id: JobId
     role: Role

@@ -24,6 +24,11 @@ _DIGEST: Final = 32
 _STATE_TAG: Final = b"atoll.state.v1"
 
 
+def rollouts_digest(before: Digest, ids: Digest) -> Digest:
+    """The buffers root of the state after a step, from that before it and the ids' own root."""
+    return sha256(b"atoll.rollouts.v1" + before + ids)
+
+
 class StateRoots(NamedTuple):
     """The four parts of a state's digest, 32 bytes each.
 
@@ -61,10 +66,11 @@ def work_tag(steps: Iterable[StepWork]) -> Digest:
     Where tokens were sampled, each loss is followed by what was drawn (uint64). All big-endian, the
     steps in order.
     """
-    return keccak256(b"".join(map(_step_bytes, steps)))
+    return keccak256(b"".join(map(step_bytes, steps)))
 
 
-def _step_bytes(step: StepWork) -> bytes:
+def step_bytes(step: StepWork) -> bytes:
+    """What the work tag hashes of a step."""
     losses = [float_bytes(">f", loss) for loss in step.losses]
     drawn = [word.to_bytes(8, "big") for word in step.drawn] or [b""] * len(losses)
     pairs = zip(losses, drawn, strict=True)

@@ -16,7 +16,7 @@ from atoll.errors import ProtocolError
 from atoll.protocol.call_structs import Later, Shown
 from atoll.protocol.checkpoint_commitments import StateRoots
 from atoll.protocol.game_records import bond_set, pay_position
-from atoll.protocol.games.moves import CLAIM_TYPE, Claim
+from atoll.protocol.games.moves import Claim
 from atoll.protocol.games.trees import root_from
 from atoll.protocol.hashing import accumulate_reveal, keccak256, sha256
 from atoll.protocol.open_rounds import SeatReveal
@@ -30,7 +30,6 @@ from atoll.protocol.types import (
     HolderId,
     Role,
     RoundIndex,
-    RoundRecord,
     SeatIndex,
     Terms,
     Wei,
@@ -39,13 +38,13 @@ from atoll.protocol.views import JobView
 
 _GLOBAL_TAG: Final = b"atoll.global-state.v2"
 _RNG_TAG: Final = b"atoll.rng.v1"
-MAX_WAITING: Final = 5
-"""Games that wait about one bond."""
+MAX_OPEN: Final = 6
+"""Games about one bond, half of which are played at once at most."""
 BOND_SHARE: Final = 10
 """A challenge takes at least so small a part of what the holder may lose."""
 NOBODYS_TAG: Final = Digest((1).to_bytes(32, "big"))
 """Of a seat whose work tag is zero, which in a claim is none: nothing that one can open."""
-_ROUND_RECORD: Final = f"({','.join(['bytes32'] * 5 + ['uint256'] * 6)})"
+_ROUND_RECORD: Final = f"({','.join(['bytes32'] * 5 + ['uint256'] * 6 + ['bytes32'])})"
 _REVEAL: Final = "(bytes32,bytes32,bytes32,bytes,bytes)"
 _SHOWN: Final = (
     f"(uint256,uint32,uint16,uint32,{_ROUND_RECORD},bytes32,(uint16,bytes32)[],{_REVEAL})"
@@ -55,9 +54,8 @@ _EVIDENCE: Final = (
     f"({_SHOWN},bool,uint32,bytes32,uint32,bytes,{_MODEL},"
     f"bytes,uint256,bytes32[],uint32,{_SHOWN},{_SHOWN}[])"
 )
-_TESTIMONY: Final = f"({CLAIM_TYPE},{_ROUND_RECORD},uint32,bool)"
 _NO_REVEAL: Final = (ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST, b"", b"")
-_NO_RECORD: Final = (*[ZERO_DIGEST] * 5, *[0] * 6)
+_NO_RECORD: Final = (*[ZERO_DIGEST] * 5, *[0] * 6, ZERO_DIGEST)
 _NOTHING_SHOWN: Final[tuple[object, ...]] = (0, 0, 0, 0, _NO_RECORD, ZERO_DIGEST, [], _NO_REVEAL)
 
 
@@ -84,6 +82,14 @@ class ModelRoots(NamedTuple):
         """Of the state that every seat's round begins with."""
         drawn = sha256(_RNG_TAG + (0).to_bytes(8, "big"))
         return StateRoots(self.params_root, self.initial_root, ZERO_DIGEST, drawn)
+
+
+def lowest_bond(claim: Claim, open_games: int) -> int:
+    """Wei that a further challenge asks for, of who has so many open games about the claim's bond.
+
+    Shams of one account then lock as much as a whole bond after four.
+    """
+    return claim.lowest_bond * (open_games + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +141,6 @@ def _told(settled_round: SettledRound, seat: SeatIndex) -> SeatReveal:
 def _key_shown(settled_round: SettledRound, seat: SeatIndex) -> Digest:
     """The key of a seat's work tags; zero where nobody has shown it."""
     return settled_round.key_of(seat) or ZERO_DIGEST
-
-
-def testimony(claim: Claim, record: RoundRecord, member: HolderId, *, is_right: bool) -> bytes:
-    """`abi.encode(Testimony)`: what a member of the claim's round says of it."""
-    return encode([_TESTIMONY], [(astuple(claim), astuple(record), member, is_right)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,31 @@ def last_moment(terms: Terms) -> int:
     return terms.expiry + last_round + terms.merge_seconds
 
 
+MOST_DRAWS: Final = 60_000
+"""Of committee draws, whose number is of 16 bits."""
+
+
+def draws_of_a_stall(terms: Terms) -> int:
+    """How many committee draws may end without a settlement where somebody wants to leave.
+
+    They take 2 mergeSeconds and a window; the last one's votes then say what is paid.
+    """
+    window = terms.audit_seconds + terms.open_seconds + terms.key_seconds + terms.window_seconds
+    return min(MOST_DRAWS, 2 + -(-window // terms.merge_seconds))
+
+
+def longest_leave(terms: Terms, longest_game: int) -> int:
+    """Seconds within which whoever asks to leave has its bond again, whatever anybody does.
+
+    Its round has just opened; each phase and committee draw that may be repeated is.
+    """
+    phases = max(terms.train_seconds, terms.reveal_seconds) * MOST_REPEATS
+    phases += terms.train_seconds + terms.reveal_seconds
+    draws = (draws_of_a_stall(terms) + MOST_REPEATS) * terms.merge_seconds
+    behind = AuditClock.of(terms, phases + draws, audits=MAX_AUDITS).window_end
+    return behind + GAMES_BEHIND * longest_game
+
+
 MOST_REPEATS: Final = 3
 """How often phases of a round are repeated, and a committee draw's silence counts for nobody, where
 fewer than half of those who owe something do it."""

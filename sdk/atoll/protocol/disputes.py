@@ -1,7 +1,8 @@
 """How games about a job's settled rounds change its view.
 
 Rule of this file: one pure function an event. Events of a game name only its number; a view knows
-those that were begun about its own job, by the bond that they are about.
+those that were begun about its own job, by the bond that they are about. Which of a holder's clocks
+runs follows from the moves, as the contract has it: SPEC-GAME.md, 5.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Final
 
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import GameRecord, accusation, parties
-from atoll.protocol.games.game_machine import Game
+from atoll.protocol.games.game_machine import Clock, Game
 from atoll.protocol.membership import Handler, put
-from atoll.protocol.types import BlockRef
+from atoll.protocol.types import BlockRef, Digest
 from atoll.protocol.views import JobView
 
 GameMove = (
@@ -24,6 +25,7 @@ GameMove = (
     | ev.LayerRevealed
     | ev.Picked
     | ev.NodePicked
+    | ev.TokenPicked
     | ev.LeafPosted
 )
 """What one party of a game did."""
@@ -35,6 +37,10 @@ def _challenged(view: JobView, event: ev.Challenged, block: BlockRef) -> JobView
         return view
     game = GameRecord(event.id, event.challenger, event.bond, event.claim, event.evidence)
     return replace(view, games=put(view.games, event.id, game))
+
+
+def _owed(view: JobView, event: ev.Owed, block: BlockRef) -> JobView:
+    return _changed(view, event.id, is_owed=True)
 
 
 def _began(view: JobView, event: ev.Began, block: BlockRef) -> JobView:
@@ -50,18 +56,42 @@ def _moved(view: JobView, event: GameMove, block: BlockRef) -> JobView:
     if game is None or game.clock is None:
         return view
     clock = game.clock.moved(game.is_holders_turn, block.timestamp)
-    return _changed(view, event.id, moves=(*game.moves, event), clock=clock)
+    view = _changed(view, event.id, moves=(*game.moves, event), clock=clock)
+    owing = _owing(view, game.claim.set)
+    asks = any(each.id == event.id for each in owing)
+    if asks and any(not _clock(each).stands for each in owing if each.id != event.id):
+        return _changed(view, event.id, clock=replace(clock, stands=True))
+    return _advanced(view, game.claim.set, block.timestamp)
 
 
-def _testified(view: JobView, event: ev.Testified, block: BlockRef) -> JobView:
-    game = view.games.get(event.id)
-    if game is None:
+def _owing(view: JobView, set: Digest) -> list[GameRecord]:
+    """Games about a bond in which its holder owes a move."""
+    return [g for g in view.games.values() if g.claim.set == set and g.owes_holder]
+
+
+def _clock(game: GameRecord) -> Clock:
+    assert game.clock is not None  # it is played
+    return game.clock
+
+
+def _advanced(view: JobView, set: Digest, now: int) -> JobView:
+    """Where none of the holder's clocks runs, the oldest of those that stand begins to."""
+    owing = _owing(view, set)
+    if not owing or any(not _clock(game).stands for game in owing):
         return view
-    return _changed(view, event.id, testimonies=put(game.testimonies, event.member, event.is_right))
+    oldest = min(owing, key=lambda game: game.id)
+    return _changed(view, oldest.id, clock=replace(_clock(oldest), since=now, stands=False))
 
 
 def _decided(view: JobView, event: ev.Decided, block: BlockRef) -> JobView:
-    return _changed(view, event.id, decided=event.outcome)
+    return _gone(_changed(view, event.id, decided=event.outcome), event.id, block)
+
+
+def _gone(view: JobView, game: int, block: BlockRef) -> JobView:
+    """Nobody is to move in it any more."""
+    if game not in view.games:
+        return view
+    return _advanced(view, view.games[game].claim.set, block.timestamp)
 
 
 def _crowded_out(view: JobView, event: ev.CrowdedOut, block: BlockRef) -> JobView:
@@ -75,7 +105,8 @@ def _crowded_out(view: JobView, event: ev.CrowdedOut, block: BlockRef) -> JobVie
 
 def _ended(view: JobView, event: ev.Ended, block: BlockRef) -> JobView:
     """What was said in a game that is over decides nothing any more."""
-    return _changed(view, event.id, outcome=event.outcome, moves=(), evidence=b"")
+    view = _changed(view, event.id, outcome=event.outcome, moves=(), evidence=b"")
+    return _gone(view, event.id, block)
 
 
 def _changed(view: JobView, game: int, **fields: object) -> JobView:
@@ -87,6 +118,7 @@ def _changed(view: JobView, game: int, **fields: object) -> JobView:
 
 DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Challenged: _challenged,
+    ev.Owed: _owed,
     ev.Began: _began,
     ev.StepsOpened: _moved,
     ev.StepPicked: _moved,
@@ -94,8 +126,8 @@ DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.LayerRevealed: _moved,
     ev.Picked: _moved,
     ev.NodePicked: _moved,
+    ev.TokenPicked: _moved,
     ev.LeafPosted: _moved,
-    ev.Testified: _testified,
     ev.Decided: _decided,
     ev.Ended: _ended,
     ev.CrowdedOut: _crowded_out,

@@ -6,8 +6,7 @@ follows from the contracts' events and their blocks alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from atoll.protocol.games.game_machine import Clock
@@ -15,7 +14,6 @@ from atoll.protocol.games.game_machine import Outcome as GameOutcome
 from atoll.protocol.games.moves import Claim
 from atoll.protocol.played import is_holders_turn
 from atoll.protocol.types import (
-    ZERO_DIGEST,
     Address,
     Digest,
     HolderId,
@@ -38,11 +36,11 @@ class GameRecord:
     Attributes:
         bond: wei, the challenger's.
         evidence: what the claim was proved with; dropped with the moves when the game is over.
+        is_owed: by a drawn auditor, which said so of the seat.
         began_at: unix seconds of its beginning; 0 while it waits.
         clock: what time is left; None while it waits.
         moves: the parties' events, in the chain's order.
-        decided: by the contract's computation, or the pool; it pays once somebody concludes it.
-        testimonies: what members of the round's pool say of the claim, where no trace decides.
+        decided: by the contract's computation; it pays once somebody concludes it.
     """
 
     id: int
@@ -55,12 +53,7 @@ class GameRecord:
     moves: tuple[ContractEvent, ...] = ()
     decided: GameOutcome = GameOutcome.NONE
     outcome: GameOutcome = GameOutcome.NONE
-    testimonies: Mapping[Address, bool] = field(default_factory=dict)
-
-    @property
-    def is_pools(self) -> bool:
-        """Whether nobody has a move, and the round's pool says who is right."""
-        return self.claim.program == ZERO_DIGEST
+    is_owed: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -73,20 +66,27 @@ class GameRecord:
         return is_holders_turn(self.moves)
 
     @property
+    def owes_holder(self) -> bool:
+        """Whether the holder owes a move, be it that its clock stands."""
+        is_played = self.clock is not None and self.is_open and not self.decided
+        return is_played and self.is_holders_turn
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it goes on only when another one about the same bond does."""
+        return self.is_open and (self.clock is None or self.clock.stands)
+
+    @property
     def deadline(self) -> int:
-        """Unix seconds from which who is to move has lost, or a pool has not decided; 0 where no
-        clock runs.
-        """
-        if self.clock is None or not self.is_open or self.decided:
+        """Unix seconds from which who is to move has lost; 0 where no clock runs."""
+        if self.clock is None or self.clock.stands or not self.is_open or self.decided:
             return 0
-        if self.is_pools:
-            return self.clock.deadline(is_holders=True) + self.clock.challenger
         return self.clock.deadline(self.is_holders_turn)
 
 
 @dataclass(frozen=True, slots=True)
 class Accusation:
-    """What somebody said differs, as the game's contract remembers it (`wasChallenged`)."""
+    """What somebody said differs, as the game's contract names it (`wasChallenged`)."""
 
     challenger: Address
     slot: Digest

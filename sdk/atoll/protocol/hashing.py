@@ -173,8 +173,8 @@ def certificate_hash(round_id: RoundId, seed: Digest, votes: Digest, verdict: Ve
 
 def record_hash(record: RoundRecord) -> Digest:
     """The one word that the contract keeps of a settled round."""
-    types = ("bytes32",) * 6 + ("uint256",) * 6
-    return hash_fields(types, (tag("atoll.round-record.v1"), *astuple(record)))
+    types = ("bytes32",) * 6 + ("uint256",) * 6 + ("bytes32",)
+    return hash_fields(types, (tag("atoll.round-record.v2"), *astuple(record)))
 
 
 def bond_lock(job: JobId, role: Role, holder: HolderId) -> Digest:

@@ -123,7 +123,7 @@ def _phase(view: JobView, now: int) -> Iterator[KeeperCall]:
     if not any(running.audit_seed) and now >= running.seed_due:
         yield KeeperCall(KeeperCallKind.SEED_AUDIT, view.round)
     terms = view.require_terms()
-    if max(running.deadline, terms.expiry) <= now < last_moment(terms):
+    if running.deadline <= now < last_moment(terms) and view.is_merge_overdue(now):
         yield KeeperCall(KeeperCallKind.SETTLE_LATE, view.round)
 
 

@@ -10,7 +10,16 @@ from collections.abc import Iterator
 
 from atoll.protocol.holders import Holder
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.types import NO_BITS, Bitmap, RoundIndex, SeatIndex, bits, to_bitmap
+from atoll.protocol.types import (
+    NO_BITS,
+    Address,
+    Bitmap,
+    RoundIndex,
+    SeatIndex,
+    SlotIndex,
+    bits,
+    to_bitmap,
+)
 from atoll.protocol.views import JobView
 
 
@@ -24,6 +33,18 @@ def electors(view: JobView, settled_round: SettledRound) -> Bitmap:
     return Bitmap(
         settled_round.record.committee | (running.committee if running and is_next else NO_BITS)
     )
+
+
+def elector_accounts(view: JobView, settled_round: SettledRound) -> list[Address]:
+    """Whose slots these were in their round, by ascending slot."""
+    running = view.open
+    following = view.settled_round(RoundIndex(settled_round.round + 1)) or running
+    slots = {} if following is None else following.slots
+    holders = (
+        (settled_round.slots if settled_round.record.committee >> slot & 1 else slots)[slot]
+        for slot in map(SlotIndex, bits(electors(view, settled_round)))
+    )
+    return [view.verifiers[holder].account for holder in holders]
 
 
 def having(view: JobView, settled_round: SettledRound, seat: SeatIndex) -> Bitmap:

@@ -15,6 +15,7 @@ from atoll.protocol.holders import Holder
 from atoll.protocol.missed_duties import ORDINARY
 from atoll.protocol.types import (
     NO_ROUND,
+    Address,
     Bitmap,
     BlockRef,
     HolderId,
@@ -39,6 +40,17 @@ def put(mapping: Mapping[K, V], key: K, value: V) -> dict[K, V]:
 def drop(mapping: Mapping[K, V], key: K) -> dict[K, V]:
     """A copy without the entry."""
     return {k: v for k, v in mapping.items() if k != key}
+
+
+NOWHERE: Final = "-"
+"""Announced instead of a URL by who serves nobody any more."""
+
+
+def announced(gateways: Mapping[Address, str], event: ev.GatewayAnnounced) -> dict[Address, str]:
+    """Who serves where from now on."""
+    if event.url == NOWHERE:
+        return drop(gateways, event.account)
+    return put(gateways, event.account, event.url)
 
 
 def with_holder(view: JobView, role: Role, holder: HolderId, **changes: Any) -> JobView:
@@ -111,7 +123,7 @@ def _refunded(view: JobView, event: ev.Refunded, block: BlockRef) -> JobView:
 
 
 def _gateway_announced(view: JobView, event: ev.GatewayAnnounced, block: BlockRef) -> JobView:
-    return replace(view, gateways=put(view.gateways, event.account, event.url))
+    return replace(view, gateways=announced(view.gateways, event))
 
 
 # --- seats and slots ---

@@ -39,6 +39,12 @@ def update_cid_of(statement: bytes) -> bytes:
     return statement[-CID_BYTES:]
 
 
+def stated_parts(statement: bytes) -> tuple[Digest, ...]:
+    """Those of the next state's digest, of a statement that is one."""
+    tail = statement[-(_PARTS * _WORD + _WORD + CID_BYTES) :]
+    return tuple(Digest(tail[at : at + _WORD]) for at in range(0, _PARTS * _WORD, _WORD))
+
+
 @dataclass(frozen=True, slots=True)
 class StatementShape:
     """What a statement's lengths follow from, beside its seats: how many tensors are sent, and how

@@ -21,6 +21,7 @@ from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import (
     NO_HOLDER,
     Address,
+    Digest,
     HolderId,
     Phase,
     Role,
@@ -205,14 +206,25 @@ def is_played(
     Who says that a seat's round differs from its beginning may mean an earlier one of the reset
     period.
     """
-    seat = accusation.seat
-    about, segments = settled_round.seats[seat], settled_round.reveals[seat].segments
-    is_update_proof = accusation.at == segments
-    segment = max(0, segments - 1) if is_update_proof else accusation.at
+    about = settled_round.seats[accusation.seat]
     position = pay_position(view.job_id, Role.PROVIDER, about, settled_round.round)
-    wanted = Accusation(author, position, segment, is_update_proof)
-    games = view.games.values()
-    return wanted in view.crowded_out or any(wanted == made(g.challenger, g.claim) for g in games)
+    wanted = accused(settled_round, position, author, accusation)
+    return wanted in view.crowded_out or games_about(view, wanted) != []
+
+
+def games_about(view: JobView, wanted: Accusation) -> list[GameRecord]:
+    """The games that somebody began about what it said differs."""
+    return [g for g in view.games.values() if wanted == made(g.challenger, g.claim)]
+
+
+def accused(
+    settled_round: SettledRound, position: Digest, author: Address, entry: AuditEntry
+) -> Accusation:
+    """What an audit report's entry says differs, as the game's contract remembers it."""
+    segments = settled_round.reveals[entry.seat].segments
+    is_update_proof = entry.at == segments
+    segment = max(0, segments - 1) if is_update_proof else entry.at
+    return Accusation(author, position, segment, is_update_proof)
 
 
 # --- games ---

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from atoll.protocol.audit_rates import most_duties
-from atoll.protocol.committee_draws import COMMITTEE, seeded
+from atoll.protocol.committee_draws import COMMITTEE
 from atoll.protocol.game_records import window_of
 from atoll.protocol.holders import Holder
 from atoll.protocol.settled_rounds import SettledRound
@@ -140,5 +140,4 @@ def refundable(view: JobView) -> Wei:
 
 def duties_left(view: JobView) -> int:
     """What the seeds of rounds to come draw at most."""
-    most = most_duties(view.require_terms())
-    return most - sum(seeded(item.record) for item in view.settled)
+    return most_duties(view.require_terms()) - view.settled.duties

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from atoll.protocol import events as ev
-from atoll.protocol.games.game_machine import Game, GamePhase, MerkleLayer
+from atoll.protocol.games.game_machine import Game, GamePhase
 from atoll.protocol.games.moves import Claim
-from atoll.protocol.games.trees import height, layer_levels, pieces_of
+from atoll.protocol.games.trees import MerkleLayer, height, layer_levels, pieces_of
 from atoll.protocol.types import Digest
+
+_CHALLENGERS: Final = ev.StepPicked | ev.Picked | ev.NodePicked | ev.TokenPicked
 
 
 def is_holders_turn(moves: Sequence[object]) -> bool:
     """Whose turn it is in a game that has begun and is not over: the holder's or the other's."""
-    return not moves or isinstance(moves[-1], ev.StepPicked | ev.Picked | ev.NodePicked)
+    return not moves or isinstance(moves[-1], _CHALLENGERS)
 
 
 def rebuilt(claim: Claim, began_at: int, moves: Sequence[object]) -> Game:
@@ -61,6 +64,9 @@ def _picked(game: Game, move: object) -> Game:
             level = height(pieces_of(size))
             phase = GamePhase.REVEAL if level else GamePhase.POST_LEAF
             return replace(game, node=node, size=size, level=level, index=0, phase=phase)
+        case ev.TokenPicked(_, token):
+            nested = replace(game, token=token, outer=game, node=None, layers=(), tensor_layers=())
+            return replace(nested, phase=GamePhase.POST_TRACE, leaf=b"")
     raise ValueError(f"{move} is no move of a game")
 
 

@@ -14,8 +14,9 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from atoll.protocol.hashing import keccak256
+from atoll.protocol.merge_shape import MergeShape
 from atoll.protocol.merkle import merkle_root
-from atoll.protocol.terms import MAX_SHOWN, shown_bytes
+from atoll.protocol.terms import MAX_SHOWN, loss_bytes, shown_bytes
 from atoll.protocol.types import ZERO_DIGEST, Digest
 
 PROGRAM_VERSION: Final = 1
@@ -49,6 +50,8 @@ class Source(IntEnum):
     MODEL = 5
     CONTEXT = 6
     EXPONENTS = 7
+    GENERATED = 8
+    SAMPLED = 9
 
 
 class Fragment(NamedTuple):
@@ -79,6 +82,8 @@ class TraceHeader:
         reset_period: so many rounds open publicly once; 1 where there are no fragments.
         overlap: the step of a round that mixes in what the round before merged.
         fragments: none where a seat keeps no parameters of its own.
+        generation_nodes: of the trace of a token, of a plain step and of each fragment's that mixes
+            in; none where nothing is sampled.
     """
 
     step_nodes: int
@@ -99,6 +104,27 @@ class TraceHeader:
     reset_period: int = 1
     overlap: int = 0
     fragments: tuple[Fragment, ...] = ()
+    generation_nodes: tuple[int, ...] = ()
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether its steps sample what they learn."""
+        return bool(self.generation_nodes)
+
+    @property
+    def loss_bytes(self) -> int:
+        """Of a micro-batch in a step's result."""
+        return loss_bytes(is_sampled=self.is_sampled)
+
+    @property
+    def _parts(self) -> int:
+        """How many parts are before those of tokens."""
+        return 1 + max(1, 2 * len(self.fragments))
+
+    def generation_part(self, part: int) -> int:
+        """Which part the trace of a token is, of a step of this part."""
+        mixes_in = part - len(self.fragments) if part != Part.STEP else 0
+        return self._parts + mixes_in
 
     def update_proof_part(self, round: int) -> int:
         """Which part the update proof of a round is: behind part 0, the step, a part a fragment."""
@@ -114,6 +140,8 @@ class TraceHeader:
         """How many nodes a trace of this part has. Raises IndexError where no such part is."""
         if part == Part.STEP:
             return self.step_nodes
+        if part >= self._parts:
+            return self.generation_nodes[part - self._parts]
         if not self.fragments:
             return (self.update_proof_nodes,)[part - 1]
         at, mixes_in = (part - 1) % len(self.fragments), (part - 1) // len(self.fragments)
@@ -122,7 +150,8 @@ class TraceHeader:
     @property
     def is_playable(self) -> bool:
         """Whether the holder of a seat could open a segment of it in one transaction."""
-        return shown_bytes(self.segment, self.micro_batches) <= MAX_SHOWN
+        shown = shown_bytes(self.segment, self.micro_batches, is_sampled=self.is_sampled)
+        return shown <= MAX_SHOWN
 
     def to_bytes(self) -> bytes:
         """The packed header, big-endian. Raises struct.error on a number out of range."""
@@ -144,10 +173,12 @@ class TraceHeader:
             self.base_root,
             self.initial,
         )
-        if not self.fragments:
+        if not self.fragments and not self.generation_nodes:
             return fixed
         reset_periods = _RESET_PERIODS.pack(self.reset_period, self.overlap, len(self.fragments))
-        return fixed + reset_periods + b"".join(_FRAGMENT.pack(*each) for each in self.fragments)
+        fragments = b"".join(_FRAGMENT.pack(*each) for each in self.fragments)
+        generations = struct.pack(f">{len(self.generation_nodes)}Q", *self.generation_nodes)
+        return fixed + reset_periods + fragments + generations
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TraceHeader:
@@ -165,13 +196,21 @@ class TraceHeader:
 
     def _with_fragments(self, rest: bytes) -> TraceHeader:
         try:
-            reset_period, overlap, _ = _RESET_PERIODS.unpack_from(rest)
+            reset_period, overlap, count = _RESET_PERIODS.unpack_from(rest)
+            end = _RESET_PERIODS.size + count * _FRAGMENT.size
             pairs = tuple(
-                Fragment(*pair) for pair in _FRAGMENT.iter_unpack(rest[_RESET_PERIODS.size :])
+                Fragment(*pair) for pair in _FRAGMENT.iter_unpack(rest[_RESET_PERIODS.size : end])
             )
+            nodes = struct.unpack(f">{(1 + count) * (len(rest) > end)}Q", rest[end:])
         except struct.error as error:
             raise MalformedProgram(f"a header's {len(rest)} bytes of fragments") from error
-        return replace(self, reset_period=reset_period, overlap=overlap, fragments=pairs)
+        return replace(
+            self,
+            reset_period=reset_period,
+            overlap=overlap,
+            fragments=pairs,
+            generation_nodes=nodes,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,11 +295,20 @@ class TraceTemplate:
         return struct.pack(f">{1 + len(self.words)}Q", iteration, *self.words) + self.tail
 
 
-def program_leaves(header: TraceHeader, templates: Sequence[TraceTemplate]) -> list[Digest]:
-    """Leaves of the program's tree: keccak of the header, then of every template in order."""
-    return [keccak256(header.to_bytes()), *(keccak256(each.to_bytes()) for each in templates)]
+def program_leaves(
+    header: TraceHeader, templates: Sequence[TraceTemplate], merge: MergeShape | None = None
+) -> list[Digest]:
+    """Leaves of the program's tree: keccak of the header, of every template in order, and of the
+    merge's shape.
+    """
+    parts = [header.to_bytes(), *(each.to_bytes() for each in templates)]
+    if merge is not None:
+        parts.append(merge.to_bytes())
+    return [keccak256(part) for part in parts]
 
 
-def program_root(header: TraceHeader, templates: Sequence[TraceTemplate]) -> Digest:
-    """`Terms.program`: the root over the header and the templates."""
-    return merkle_root(program_leaves(header, templates))
+def program_root(
+    header: TraceHeader, templates: Sequence[TraceTemplate], merge: MergeShape | None = None
+) -> Digest:
+    """`Terms.program`: the root over all of these."""
+    return merkle_root(program_leaves(header, templates, merge))

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, overload
 
+from atoll.protocol.committee_draws import seeded
 from atoll.protocol.settled_rounds import SettledRound
 
 _BITS: Final = 5
@@ -20,30 +21,37 @@ _Node = tuple[Any, ...]
 
 
 class RoundList(Sequence[SettledRound]):
-    """Rounds 0, 1, and so on. Equal to another of equal rounds."""
+    """Rounds 0, 1, and so on. Equal to another of equal rounds.
+
+    Attributes:
+        duties: how many the seeds of all of them drew. Every settlement asks for it.
+    """
 
     __hash__ = None  # type: ignore[assignment]  # as its rounds have none
-    __slots__ = ("_depth", "_length", "_root")
+    __slots__ = ("_depth", "_length", "_root", "duties")
 
     def __init__(self, rounds: Iterable[SettledRound] = ()) -> None:
         leaf: _Node = ()
-        self._root, self._depth, self._length = leaf, 0, 0
+        self._root, self._depth, self._length, self.duties = leaf, 0, 0, 0
         for settled_round in rounds:
             grown = self.plus(settled_round)
             self._root, self._depth, self._length = grown._root, grown._depth, grown._length
+            self.duties = grown.duties
 
     def plus(self, settled_round: SettledRound) -> RoundList:
         """The same with one more round behind the last."""
         is_full = self._length == _WIDTH << _BITS * self._depth
         root, depth = ((self._root,), self._depth + 1) if is_full else (self._root, self._depth)
-        return self._of(_put(root, depth, self._length, settled_round), depth, self._length + 1)
+        root = _put(root, depth, self._length, settled_round)
+        return self._of(root, depth, self._length + 1, self.duties + seeded(settled_round.record))
 
     def changed(self, round: int, settled_round: SettledRound) -> RoundList:
         """The same with another in the place of a round that is there."""
         if not 0 <= round < self._length:
             raise IndexError(round)
+        before, after = (seeded(each.record) for each in (self[round], settled_round))
         root = _put(self._root, self._depth, round, settled_round)
-        return self._of(root, self._depth, self._length)
+        return self._of(root, self._depth, self._length, self.duties - before + after)
 
     def span(self, first: int, end: int | None = None) -> Iterator[SettledRound]:
         """The rounds from `first` to, but not, `end`; those before are not looked at."""
@@ -101,9 +109,9 @@ class RoundList(Sequence[SettledRound]):
         return node
 
     @staticmethod
-    def _of(root: _Node, depth: int, length: int) -> RoundList:
+    def _of(root: _Node, depth: int, length: int, duties: int) -> RoundList:
         made = RoundList()
-        made._root, made._depth, made._length = root, depth, length
+        made._root, made._depth, made._length, made.duties = root, depth, length, duties
         return made
 
 

@@ -33,6 +33,7 @@ from atoll.protocol.types import (
     NO_BITS,
     Bitmap,
     BlockRef,
+    Digest,
     HolderId,
     JobStatus,
     Phase,
@@ -219,7 +220,9 @@ def _committee_drawn(view: JobView, event: ev.CommitteeDrawn, block: BlockRef) -
 # --- ends of a round ---
 
 
-def record_of(view: JobView, running: OpenRound, excluded: Bitmap) -> RoundRecord:
+def record_of(
+    view: JobView, running: OpenRound, excluded: Bitmap, certificate: Digest
+) -> RoundRecord:
     """What the contract keeps of a round that is settled now."""
     rate = rate_in(view.require_terms(), is_last=view.is_last(running.round))
     drawn = draw_audits(
@@ -242,6 +245,7 @@ def record_of(view: JobView, running: OpenRound, excluded: Bitmap) -> RoundRecor
         ready=running.ready,
         committee=running.committee,
         drawn=drawn,
+        certificate=certificate,
     )
 
 
@@ -312,7 +316,7 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         short=short,
         early_keys=running.early_keys,
         audit_reports={holder: sealed.audit_report for holder, sealed in early if sealed.at == now},
-        is_consistent=record == record_of(view, running, event.verdict.excluded),
+        is_consistent=record == record_of(view, running, event.verdict.excluded, event.digest),
         committee_seed=running.committee_seed,
         accused=running.accused,
         slashed=running.slashed,

@@ -32,6 +32,8 @@ class Rule:
         compares: whether it reads the inner products of the updates, mixing apart.
         is_coordinatewise: whether a coordinate's result follows from the rows there, once it is
             known which of them are mixed: a merge by it is stated (SPEC-MERGE.md, 9).
+        number: of a base that a contract applies at a coordinate, in a program's last leaf; 0 of
+            others.
         is_sparse: whether it is for codecs whose updates have few senders a coordinate. These have
             no other rule, and it has no other codecs.
     """
@@ -44,6 +46,7 @@ class Rule:
     is_plain_sum: bool = False
     compares: bool = True
     is_coordinatewise: bool = False
+    number: int = 0
     is_sparse: bool = False
 
     def minimum(self, f: int) -> int:
@@ -56,9 +59,16 @@ class Rule:
 
 
 _DENSE: Final = (
-    Rule("mean", bears_faults=False, is_plain_sum=True, compares=False, is_coordinatewise=True),
-    Rule("median", compares=False, is_coordinatewise=True),
-    Rule("trimmed_mean", compares=False, is_coordinatewise=True),
+    Rule(
+        "mean",
+        bears_faults=False,
+        is_plain_sum=True,
+        compares=False,
+        is_coordinatewise=True,
+        number=1,
+    ),
+    Rule("median", compares=False, is_coordinatewise=True, number=2),
+    Rule("trimmed_mean", compares=False, is_coordinatewise=True, number=3),
     Rule("geometric_median"),
     Rule("krum", more=3),
     Rule("multi_krum", more=3),

@@ -1,9 +1,10 @@
 """Whether what a job made can be trusted, from who was slashed: the rule bears f bad updates a
 round.
 
-Training is never undone. Where more than f of those whose updates were merged lost their bonds for
-that round, what the rule promises of its model does not hold, and nobody has to find out by trying
-it: the chain has all of it.
+A round is *struck* where its certificate was shown to be no merge of its updates: what came behind
+it follows from a model that nobody may go on from. Training is never undone. Where more than f of
+those whose updates were merged lost their bonds for that round, what the rule promises of its model
+does not hold, and nobody has to find out by trying it: the chain has all of it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from atoll.protocol.views import JobView
 
 @dataclass(frozen=True, slots=True)
 class SafeModel:
-    """The newest model with which no unsafe round has anything to do.
+    """The newest model with which no unsafe and no struck round has anything to do.
 
     Attributes:
         before: the round that opens from it: 0 is the job's first model.
@@ -35,7 +36,7 @@ class LastMerge:
     """The merge that a job's result comes from.
 
     Attributes:
-        settled_round: the last that merged anything.
+        settled_round: the first that was struck, else the last that merged anything.
         slashed: seats whose updates it may hold and whose holders lost it.
         record: what it is merged by once more: nobody who lost it takes part, excluded or not.
     """
@@ -44,13 +45,30 @@ class LastMerge:
     slashed: Bitmap
     record: MergeRecord
 
+    @property
+    def is_struck(self) -> bool:
+        """Whether its certificate is no merge of its updates."""
+        return self.settled_round.struck_by is not None
+
+
+def first_struck(view: JobView) -> SettledRound | None:
+    """The first round that was struck; all models behind it follow from its false one."""
+    if not view.cancel_requested:  # a strike cancels, and most jobs need no look at every round
+        return None
+    return next((each for each in view.settled if each.struck_by is not None), None)
+
+
+def result_round(view: JobView) -> SettledRound | None:
+    """The round whose merge a job's result is; None of a job that has merged nothing."""
+    struck = first_struck(view)
+    if struck is not None:
+        return struck
+    return next((each for each in reversed(view.settled) if each.verdict.merged), None)
+
 
 def last_merge(view: JobView) -> LastMerge | None:
     """None of a job that has merged nothing. It changes no more once all its rounds are FINAL."""
-    merged = (
-        settled_round for settled_round in reversed(view.settled) if settled_round.verdict.merged
-    )
-    settled_round = next(merged, None)
+    settled_round = result_round(view)
     if settled_round is None:
         return None
     record = settled_round.merge_record
@@ -88,9 +106,12 @@ def unsafe_rounds(view: JobView) -> tuple[RoundIndex, ...]:
 
 
 def last_safe(view: JobView) -> SafeModel:
-    """What to go on from: the newest model, or the one that the first unsafe round opened from."""
-    unsafe = unsafe_rounds(view)
-    before = unsafe[0] if unsafe else RoundIndex(len(view.settled))
+    """What to go on from: the newest model, or the one that the first unsafe or struck round opened
+    from.
+    """
+    struck = first_struck(view)
+    bad = [*unsafe_rounds(view), *([] if struck is None else [struck.round])]
+    before = min(bad, default=RoundIndex(len(view.settled)))
     if before == 0:
         return SafeModel(before, None, None)
     verdict = view.settled[before - 1].verdict

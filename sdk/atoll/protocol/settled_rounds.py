@@ -75,6 +75,8 @@ class SettledRound:
         is_consistent: the record are those that the events give.
         committee_seed: of the committee draw that settled.
         accused, slashed: seats, as of the start of MERGE.
+        struck_by: who showed that the certified merge is not what the updates give; None where
+            nobody did. Then nobody has signed any more, but `struck_signers` had.
     """
 
     round_id: RoundId
@@ -109,6 +111,8 @@ class SettledRound:
     accused: Bitmap = NO_BITS
     slashed: Bitmap = NO_BITS
     short: Bitmap = NO_BITS
+    struck_by: Address | None = None
+    struck_signers: Bitmap = NO_BITS
 
     @property
     def round(self) -> RoundIndex:
@@ -137,7 +141,7 @@ class SettledRound:
         """Slots that have not signed, but for those whose vote lacks an available seat: they earn
         nothing for it, and miss nothing. None of a round that was settled without a certificate.
         """
-        if not any(self.digest):
+        if not any(self.digest) or self.struck_by is not None:
             return NO_BITS
         available = self.record.available
         lacking = to_bitmap(slot for slot, has in self.votes.items() if available & ~has)

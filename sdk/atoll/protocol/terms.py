@@ -20,7 +20,7 @@ MAX_SEGMENTS: Final = 1024
 """Of a round; a manifest has fewer."""
 MAX_SHOWN: Final = 32_768
 """Bytes that a game's first move may show of a segment: its holder has to get them into a block."""
-_STEP_BYTES, _LOSS_BYTES = 40, 4
+_STEP_BYTES, _LOSS_BYTES, _DRAWN_BYTES = 40, 4, 8
 WHOLE_BPS: Final = 10_000
 LOWEST_RATE: Final = 15
 """The last entry of the table of audits' rates."""
@@ -137,9 +137,17 @@ def clock_floors(params: Params) -> dict[str, int]:
     return windows | {"move_seconds": params.min_move, "game_seconds": game}
 
 
-def shown_bytes(segment: int, micro_batches: int) -> int:
-    """What a game's first move shows of a segment: of each step a digest, a norm and the losses."""
-    return segment * (_STEP_BYTES + _LOSS_BYTES * micro_batches)
+def shown_bytes(segment: int, micro_batches: int, *, is_sampled: bool = False) -> int:
+    """What a game's first move shows of a segment: of each step a digest, a norm and the losses.
+
+    Where tokens are sampled, with each loss what was drawn.
+    """
+    return segment * (_STEP_BYTES + loss_bytes(is_sampled=is_sampled) * micro_batches)
+
+
+def loss_bytes(*, is_sampled: bool) -> int:
+    """Of a micro-batch in a step's result."""
+    return _LOSS_BYTES + _DRAWN_BYTES * is_sampled
 
 
 def most_borne(seats: int) -> int:

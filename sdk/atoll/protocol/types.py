@@ -79,6 +79,8 @@ class MissedDuty(IntEnum):
     DROPPED = 5
     """An accusation that was not played."""
     EQUIVOCATED = 6
+    MISMERGED = 7
+    """A signature under a merge that is not what the updates give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,8 @@ class RoundRecord:
     committee: Bitmap
     drawn: Bitmap
     """Seats that are audited."""
+    certificate: Digest = ZERO_DIGEST
+    """What the committee signed; zero where nothing is certified."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from atoll.errors import ProtocolError
-from atoll.protocol.clocks import last_moment
+from atoll.protocol.clocks import MOST_REPEATS, draws_of_a_stall, last_moment
 from atoll.protocol.game_records import Accusation, GameRecord, parties, window_of
 from atoll.protocol.holders import Holder
 from atoll.protocol.missed_duties import MissRecord
@@ -38,6 +38,7 @@ from atoll.protocol.types import (
     SeatIndex,
     SlotIndex,
     Terms,
+    bits,
     to_bitmap,
 )
 
@@ -285,9 +286,25 @@ class JobView:
             return True
         if self.open is None:
             return now >= terms.expiry or self.gathered().can_open
-        if self.phase is Phase.MERGE:
-            return self.open.deadline <= now < terms.expiry
-        return now >= self.open.deadline
+        is_settled_late = self.phase is Phase.MERGE and self.is_merge_overdue(now)
+        return now >= self.open.deadline and not is_settled_late
+
+    def is_merge_overdue(self, now: int) -> bool:
+        """Whether no committee draw follows the one that ends: `settleLate` is due instead."""
+        running, terms = self.open, self.require_terms()
+        if running is None or now >= terms.expiry:
+            return running is not None
+        over, most = running.committee_draw + 1, draws_of_a_stall(terms)
+        if over < most or not (self.cancel_requested or self._is_left(running)):
+            return False
+        # Where most were silent, the chain may have stood still: votes say what is paid.
+        is_heard = 2 * len(running.votes) > running.committee.bit_count()
+        return is_heard or over >= most + MOST_REPEATS
+
+    def _is_left(self, running: OpenRound) -> bool:
+        """Whether somebody of the round will not be in the next one."""
+        members = (self.verifiers[running.slots[SlotIndex(s)]] for s in bits(running.ready))
+        return bool(running.revealed & ~self.held) or any(m.to != NO_ROUND for m in members)
 
     def gathered(self) -> Gathered:
         """Seats that are held and verifiers that are ready, each with how many open a round."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -26,6 +26,7 @@ from pydantic import (
 
 from atoll.chain.urls import require_endpoint
 from atoll.errors import ConfigError
+from atoll.service.drand_section import DrandSection
 from atoll.service.messages import sentences
 from atoll.storage.backend import parse_backend
 from atoll.storage.connection_limiter import Budget
@@ -47,7 +48,10 @@ class GatewaySection(_Section):
     host: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
     public_url: str | None = None
-    """What is announced on chain where it differs from what is listened on."""
+    """What is announced on chain where it differs from what is listened on. A provider needs none:
+    it brings its updates to those who need them."""
+    announce: bool = True
+    """Whether anything is: behind a router that lets nothing in, a provider serves nobody."""
     private_peers: bool | None = None
     """Whether members whose announced address is of this machine or of a network around it are
     asked; left out, only on a development chain."""
@@ -144,8 +148,8 @@ class PolicySection(_Section):
         least_move_s: seconds that every window has to leave for a transaction, a move of a game
             among them, and a side's clock in a game for ten; left out a minute, and nothing on a
             development chain (`policy.least_move`).
-        longest_lock: days until a job's absolute end, to which its terms may lock its bonds; six
-            of the network's longest games may come on top, which no job's author decides.
+        longest_lock: days for which a job's terms may lock the bond of who asks to leave; six of
+            the network's longest games may come on top, which no job's author decides.
         largest_bond: tokens.
         largest_share: of the account's tokens, staked ones included, that may be staked.
         jobs_at_once: jobs in which the account has a place; with as many no further one is looked
@@ -185,6 +189,23 @@ class HealthSection(_Section):
 
     host: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
+
+
+_HelperName = Annotated[str, Field(pattern=r"^[\w -]{1,40}$")]
+_PassDigest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class RolloutsSection(_Section):
+    """Where helpers of a provider ask for prompts of jobs that learn by rewards, and leave answers,
+    each of which it checks before it uses it; port 0 is nowhere.
+
+    Attributes:
+        helpers: the name of each that is answered, and the digest that `atoll rollout` says.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+    helpers: dict[_HelperName, _PassDigest] = Field(default_factory=dict)
 
 
 class WatchdogSection(_Section):
@@ -265,9 +286,11 @@ class ServiceConfig(_Section):
     gateway: GatewaySection = GatewaySection()
     store: StoreSettings = StoreSettings()
     keeper: KeeperConfig = KeeperConfig()
+    drand: DrandSection = DrandSection()
     fees: FeeConfig = FeeConfig()
     policy: PolicySection = PolicySection()
     health: HealthSection = HealthSection()
+    rollouts: RolloutsSection = RolloutsSection()
     watchdog: WatchdogSection = WatchdogSection()
     schedule: ScheduleSection = ScheduleSection()
     auto_claim: Literal["never", "each", "end"] = "end"
@@ -286,8 +309,8 @@ class ServiceConfig(_Section):
     """Where this service trains and replays, bit for bit the same; left out, what ATOLL_DEVICE
     says, or on the CPU."""
     ranks: int = Field(default=1, ge=1, le=64)
-    """Processes that compute a step's gradients together, bit for bit what one computes; with
-    device = "cuda" they take turns at the machine's GPUs."""
+    """Processes that hold a seat's state and compute its steps together, bit for bit what one
+    computes; with device = "cuda" they take turns at the machine's GPUs."""
     log_file: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

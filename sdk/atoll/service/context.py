@@ -17,6 +17,7 @@ from atoll.chain.follower import Follower
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txconfig import GWEI, QueueConfig
 from atoll.chain.txqueue import TxQueue
+from atoll.errors import ConfigError
 from atoll.protocol.typed_data import TypedMessage
 from atoll.protocol.types import Address, JobId
 from atoll.service.config import ServiceConfig
@@ -30,6 +31,7 @@ from atoll.service.worker import Worker
 from atoll.storage.fetch import Fetcher
 from atoll.storage.local import LocalStore
 from atoll.storage.storage import Storage, StoreConfig
+from atoll.train.torchrun import RANKS_OF_TORCHRUN, Torchrun
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -111,8 +113,8 @@ async def open_context(
         niceness, device = config.worker_niceness, config.device
         most_memory = config.policy.most_memory_bytes
         workers = [
-            Worker(niceness=niceness, device=device, most_memory=most_memory, ranks=config.ranks)
-            for _ in range(3)
+            Worker(niceness=niceness, device=device, most_memory=most_memory, ranks=ranks)
+            for ranks in ranks_of_workers(config)
         ]
         for each in workers:
             stack.callback(each.kill)
@@ -133,6 +135,22 @@ async def open_context(
             journal=journal,
             sign=session.sign,
         )
+
+
+def ranks_of_workers(config: ServiceConfig) -> tuple[int, int, int]:
+    """Of worker, spare and game worker; ranks that torchrun started have one that leads them.
+
+    Raises ConfigError where the config would start others beside these.
+    """
+    here = Torchrun.here()
+    if here is None:
+        return config.ranks, config.ranks, config.ranks
+    if config.ranks != 1:
+        raise ConfigError(
+            f"torchrun has started {here.size} ranks, and the config wants {config.ranks}",
+            next_step="take `ranks` out of the config",
+        )
+    return RANKS_OF_TORCHRUN, 1, 1
 
 
 async def hold_when_free(stack: AsyncExitStack, data_dir: Path) -> None:

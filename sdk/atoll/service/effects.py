@@ -16,10 +16,11 @@ from atoll.chain.call import Call
 from atoll.errors import NotFound, StorageError, TransactionFailed
 from atoll.protocol.hashing import sha256
 from atoll.protocol.obligations import committee_gateways
-from atoll.protocol.types import Address, JobId, Role
+from atoll.protocol.types import JobId, Role
 from atoll.protocol.views import JobView
 from atoll.service.context import Context
 from atoll.service.entries import Done, F, NotYet, R_co
+from atoll.service.pace import Load
 from atoll.service.priority_lock import PriorityLock
 from atoll.service.task import TaskCall
 from atoll.storage.cid import Cid
@@ -72,6 +73,7 @@ class Effects:
             which another would have to make room for.
         joined: the blocks in which this process took a place in jobs: views show them later.
         unpaid: jobs of ours that open no round, as the service sees it.
+        games: what a run in a game takes this machine, of jobs whose pace was measured.
         role: whose terms the policy is held against; None for an outsider's.
     """
 
@@ -83,8 +85,26 @@ class Effects:
         self.moves = PriorityLock()
         self.joined: dict[JobId, int] = {}
         self.unpaid: frozenset[JobId] = frozenset()
+        self.games: dict[JobId, Load] = {}
         self.role = ROLES.get(context.config.role or "")
         self._long = 0
+
+    def other_jobs(self, view: JobView) -> list[JobView]:
+        """Jobs that have not ended in which the account has a part, or just took one; without those
+        that open no round.
+        """
+
+        def is_fresh(other: JobView) -> bool:
+            return other.block.number < self.joined.get(other.job_id, 0)
+
+        return [
+            other
+            for job, other in self.context.follower.views.items()
+            if job != view.job_id
+            and job not in self.unpaid
+            and not other.status.is_closed
+            and (is_fresh(other) or other.standing(self.context.me) is not None)
+        ]
 
     async def run(self, view: JobView, command: Performed[F]) -> Done[F]:
         """Carries a command out and journals what it left.
@@ -226,15 +246,13 @@ class Effects:
         await self.context.fetcher_of(view.job_id).fetch(cid, max_bytes, prefer)
         self.context.storage.mirror_later([cid])
 
-    async def fetch_spread(
-        self, view: JobView, round_: int, cid: Cid, max_bytes: int, author: Address
-    ) -> None:
-        """As `fetch`, of what a round's committee serves on for its author. Raises as `fetch`."""
+    async def fetch_spread(self, view: JobView, round_: int, cid: Cid, max_bytes: int) -> None:
+        """As `fetch`, of what its author brings to a round's committee, which serves it on. Raises
+        as `fetch`.
+        """
         await self._pin(view, round_, cid)
-        relays, gateways = committee_gateways(view, round_), view.gateways
-        urls = (gateways.get(author, ""), relays, gateways.get(self.context.me, ""))
-        patience = view.require_terms().merge_seconds / RELAY_PART
-        spread = Spread.of(*urls, patience)
+        relays, me = committee_gateways(view, round_), view.gateways.get(self.context.me, "")
+        spread = Spread.of("", relays, me, view.require_terms().merge_seconds / RELAY_PART)
         await self.context.fetcher_of(view.job_id).fetch_spread(cid, max_bytes, spread)
         self.context.storage.mirror_later([cid])
 

@@ -15,9 +15,9 @@ import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -31,6 +31,7 @@ from atoll.protocol.types import Address, Domain
 from atoll.service.background_tasks import end
 from atoll.service.greeting import greeted
 from atoll.service.log_files import level_here, lines_to, log_from
+from atoll.service.shown_files import ShownFiles
 from atoll.service.task import Task
 from atoll.storage.cid import Cid
 from atoll.storage.connection_limiter import Budget
@@ -73,6 +74,19 @@ class GatewaySpec:
     level: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayFiles:
+    """Files that a gateway knows of, each with the bytes that it may have.
+
+    Attributes:
+        accepted: are taken from whoever brings them.
+        shown: of which members get pieces.
+    """
+
+    accepted: Mapping[Cid, int] = field(default_factory=dict)
+    shown: Mapping[Cid, int] = field(default_factory=dict)
+
+
 class GatewayProcess:
     """The parent's side.
 
@@ -85,7 +99,7 @@ class GatewayProcess:
         self._spec = spec
         self._process: asyncio.subprocess.Process | _Opened | None = None
         self._follows: asyncio.Task[None] | None = None
-        self._members: frozenset[str] = frozenset()
+        self._orders: dict[str, Any] = _orders_of([], GatewayFiles(), [])
         self._before = 0
         self.bytes_up = 0
         self.connections = 0
@@ -126,12 +140,16 @@ class GatewayProcess:
         finally:
             await self._end()
 
-    def admit(self, members: Iterable[str]) -> None:
-        """Says for whom room is kept from now on."""
-        members = frozenset(members)
-        if members != self._members:
-            self._members = members
-            self._say({"members": sorted(members)})
+    def admit(
+        self, members: Iterable[str], files: GatewayFiles, seated: Iterable[str] = ()
+    ) -> None:
+        """Says from now on for whom room is kept, and which files are taken and shown; those who
+        are seated can always bring a block.
+        """
+        orders = _orders_of(members, files, seated)
+        if orders != self._orders:
+            self._orders = orders
+            self._say(orders)
 
     async def _spawn(self) -> None:
         self._process = await (_ahead.pop().opened() if _ahead else _executed())
@@ -150,7 +168,7 @@ class GatewayProcess:
         # A child that is started anew listens where the one before did: that is announced.
         self._spec = replace(self._spec, port=answer["port"])
         self.trouble = ""
-        self._say({"members": sorted(self._members)})
+        self._say(self._orders)
 
     async def _follow(self) -> None:
         while True:
@@ -204,6 +222,22 @@ class GatewayProcess:
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+def _orders_of(
+    members: Iterable[str], files: GatewayFiles, seated: Iterable[str]
+) -> dict[str, Any]:
+    """What a child is told while it runs, the same for the same."""
+
+    def listed(by_cid: Mapping[Cid, int]) -> list[list[str | int]]:
+        return [[cid, most] for cid, most in sorted((str(c), n) for c, n in by_cid.items())]
+
+    return {
+        "members": sorted(members),
+        "accepted": listed(files.accepted),
+        "shown": listed(files.shown),
+        "seated": sorted(seated),
+    }
 
 
 async def _executed() -> asyncio.subprocess.Process:
@@ -296,6 +330,7 @@ async def _serve() -> None:
     members: set[str] = set()
     try:
         gateway = _gateway_of(spec, members)
+        gateway.pieces.shows = shown = ShownFiles(LocalStore(spec.store))
         await gateway.start()
     except AtollError as error:
         _tell({"error": str(error), "next_step": error.next_step})
@@ -303,8 +338,12 @@ async def _serve() -> None:
     _tell({"port": int(gateway.url.rpartition(":")[2])})
     counts = asyncio.create_task(_tell_counts(gateway))
     while line := await lines.readline():  # ends with the parent
+        orders = loads(line)
         members.clear()
-        members.update(loads(line)["members"])
+        members.update(orders["members"])
+        gateway.pushes.seated = set(orders["seated"])
+        gateway.pushed.expect({Cid.parse(cid): most for cid, most in orders["accepted"]})
+        shown.expect({Cid.parse(cid): most for cid, most in orders["shown"]})
     counts.cancel()
     # At once: a service that starts again wants the port, and nothing here has to be kept.
     os._exit(0)
@@ -319,8 +358,9 @@ def _gateway_of(spec: GatewaySpec, members: set[str]) -> Gateway:
         account = greeted(header, domain, url, time.time())
         return account if account in members else None
 
+    store = LocalStore(spec.store)
     gateway = Gateway(
-        LocalStore(spec.store),
+        store,
         ListenAddress(spec.host, spec.port),
         allow=allow,
         config=GatewayConfig(budget=spec.budget),

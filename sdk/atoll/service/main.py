@@ -27,6 +27,7 @@ import structlog
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import address_of
 from atoll.errors import AtollError, of_disk
+from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 from atoll.protocol.token_units import whole_token
 from atoll.service.config import ServiceConfig, read_config
 from atoll.service.journal import Belongs
@@ -34,6 +35,7 @@ from atoll.service.log_files import Lines, lines_to, log_file
 from atoll.service.moving import renew_journal
 from atoll.service.private import PRIVATE_UMASK
 from atoll.service.terminal import for_people, printable
+from atoll.train.torchrun import Torchrun
 
 OPEN_FILES = 65536
 Run = Callable[[ServiceConfig], Coroutine[Any, Any, None]]
@@ -78,14 +80,45 @@ def main(program: str, run: Run, argv: Sequence[str] | None = None, *, speaks: S
         raise_open_files()
         config = read_config(ServiceConfig, arguments.config, arguments.set)
         config = config.beside(arguments.config.parent)
+        here = Torchrun.here()
+        if here is not None and here.rank:
+            return follow(config, here)
         with logs_configured(config, speaks=speaks):
             if arguments.new_journal:
                 renew(config)
-            return asyncio.run(until_stopped(run(config)))
+            code = asyncio.run(until_stopped(run(config)))
+            if here is not None and code == 0:
+                let_go(here)
+            return code
     except AtollError as error:
         return tell(error)
     except OSError as error:
         return tell(of_disk(error))
+
+
+def follow(config: ServiceConfig, here: Torchrun) -> int:
+    """Computes for the service that is torchrun's first rank, until that is over.
+
+    Neither key nor folder of the config is touched: they need not be there on this host.
+    """
+    if config.device is not None:
+        os.environ[DEVICE_VARIABLE] = config.device
+    os.nice(config.worker_niceness)
+    # torchrun ends all ranks by SIGTERM, and whoever starts it may have Ctrl-C reach all as well.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from atoll.train.follower import follow_hosts  # noqa: PLC0415 (a service has no torch)
+
+    with logs_configured(config.model_copy(update={"log_file": None})):
+        follow_hosts(here)
+    return 0
+
+
+def let_go(here: Torchrun) -> None:
+    """Has the ranks end that follow this service, which is over: torchrun waits for all of them."""
+    from atoll.train.follower import end_hosts  # noqa: PLC0415 (as above)
+
+    with contextlib.suppress(RuntimeError):  # torchrun is over itself
+        end_hosts(here)
 
 
 def renew(config: ServiceConfig) -> None:

@@ -84,7 +84,10 @@ class Measuring(Generic[S]):
     def _news(self) -> Measured | None:
         """Adds traffic to the journal; what the file has to say anew, None where it says it."""
         context = self._context
-        traffic = {"bytes_up": context.gateway.bytes_up, "bytes_down": context.fetcher.bytes_down}
+        traffic = {
+            "bytes_up": context.gateway.bytes_up + context.fetcher.bytes_up,
+            "bytes_down": context.fetcher.bytes_down,
+        }
         for name, total in traffic.items():
             delta = total - self._bytes_seen.get(name, 0)
             if delta:

@@ -93,7 +93,7 @@ def metrics_of(service: Service[Any]) -> Iterator[Metric]:
     missed = sum(map(len, service.missed_duties.values()))
     yield counter("missed_duties", "Duties that the account was penalised for", missed)
     yield gauge("stuck_jobs", "Jobs whose machine does not step", service.stuck)
-    yield counter("uploaded_bytes", "Body bytes of our gateway", gateway.bytes_up)
+    yield counter("uploaded_bytes", "Block bytes sent", gateway.bytes_up + context.fetcher.bytes_up)
     yield counter("downloaded_bytes", "Received from gateways", context.fetcher.bytes_down)
     yield gauge("gateway_connections", "Open now", gateway.connections)
     away = {reason: float(count) for reason, count in gateway.sent_away.items()}

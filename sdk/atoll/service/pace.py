@@ -37,6 +37,9 @@ class Pace:
     Attributes:
         step_seconds: of a step of the whole batch, its generation too.
         generation_seconds: of these, what a step's rollouts take; 0 where text is learned.
+        token_seconds: what the trace of one sampled token takes a side of a game, and token_moves
+            the moves of both sides that it adds at most; 0 where text is learned, and of moves
+            where nothing was measured.
         segment_seconds: what a segment costs besides its steps.
         timed_parameters: of the model that was timed: a smaller one where the job's is too large, 0
             where none was.
@@ -51,10 +54,12 @@ class Pace:
     update_bytes: int
     kept: float | None = None
     generation_seconds: float = 0.0
+    token_seconds: float = 0.0
+    token_moves: int = 0
 
     def by(self, part: float) -> Pace:
         """That of a machine that takes such a part of the seconds."""
-        names = ("step_seconds", "segment_seconds", "generation_seconds")
+        names = ("step_seconds", "segment_seconds", "generation_seconds", "token_seconds")
         return replace(self, **{name: part * getattr(self, name) for name in names})
 
     @property
@@ -88,10 +93,9 @@ def loads_of(role: Role, manifest: Manifest, pace: Pace) -> tuple[Load, ...]:
     """
     terms, once = manifest.terms, train_seconds(manifest, pace)
     rounds = "a round" if manifest.reset_period == 1 else f"{manifest.reset_period} rounds"
-    segment = manifest.inner.segment * pace.step_seconds + pace.segment_seconds
-    needed = manifest.reset_period * once + segment + TRACE_STEPS * pace.step_seconds
-    what = f"to run {rounds}, a segment and a step's trace for a game"
-    game = Load("game", needed, terms.game_seconds, what)
+    traces = "a step's trace" if manifest.task is None else "the traces of a step and of a token"
+    what = f"to run {rounds}, a segment and {traces} for a game"
+    game = Load("game", game_seconds(manifest, pace), terms.game_seconds, what)
     merging = merge_seconds(manifest, pace)
     if role is Role.PROVIDER:
         merge = Load("merge", merging, terms.merge_seconds, "to merge the updates")
@@ -104,9 +108,23 @@ def loads_of(role: Role, manifest: Manifest, pace: Pace) -> tuple[Load, ...]:
     return audit, Load("merge", merging + evaluated, terms.merge_seconds, what), game
 
 
+def game_load(role: Role, manifest: Manifest, pace: Pace) -> Load:
+    """What a side's own run in a game takes."""
+    return next(load for load in loads_of(role, manifest, pace) if load.name == "game")
+
+
 def train_seconds(manifest: Manifest, pace: Pace) -> float:
     """A seat's steps of a round, or their replay, on a machine like this one."""
     return manifest.inner.steps * pace.step_seconds + manifest.segments * pace.segment_seconds
+
+
+def game_seconds(manifest: Manifest, pace: Pace) -> float:
+    """A side's own run in a game: what leads to the segment, the segment for its steps' digests,
+    the trace of the disputed step, and of the disputed token where there is one.
+    """
+    segment = manifest.inner.segment * pace.step_seconds + pace.segment_seconds
+    traces = TRACE_STEPS * pace.step_seconds + pace.token_seconds
+    return manifest.reset_period * train_seconds(manifest, pace) + segment + traces
 
 
 def merge_seconds(manifest: Manifest, pace: Pace) -> float:

@@ -5,7 +5,7 @@ A refusal is words with numbers; nothing is staked on a job that is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import Final
@@ -14,14 +14,14 @@ from atoll.chain.deployment import DEVELOPMENT_CHAINS
 from atoll.chain.urls import is_of_this_machine
 from atoll.errors import AtollError
 from atoll.numerics.state_layout import param_count
-from atoll.protocol.clocks import absolute_end
+from atoll.protocol.clocks import absolute_end, longest_leave
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.terms import MIN_MOVES, MOVES, WINDOWS
 from atoll.protocol.token_units import whole_token
 from atoll.protocol.types import Role, Terms
 from atoll.service.config import PolicySection
 from atoll.service.needs import Machine, least_disk, memory_of
-from atoll.service.pace import Pace, earned_per_hour, loads_of, million_pay
+from atoll.service.pace import Load, Pace, earned_per_hour, loads_of, million_pay
 
 MOVE_SECONDS: Final = 60
 """That a transaction may take until everybody has seen it: five blocks of 12 s."""
@@ -89,7 +89,7 @@ def clock_refusal(terms: Terms, move: int) -> str:
 
 
 def lock_refusal(policy: PolicySection, terms: Terms, now: int) -> str:
-    """Why a job may lock a bond for too long; empty where it may not.
+    """Why a job may lock the bond of who asks to leave for too long; empty where it may not.
 
     Games count as long as the terms allow. As the contracts count, by the longest of the network,
     an absolute end is later by what no job's author decides.
@@ -98,7 +98,7 @@ def lock_refusal(policy: PolicySection, terms: Terms, now: int) -> str:
         now: unix seconds.
     """
     game = 2 * terms.game_seconds + MOVES * terms.move_seconds
-    days = (absolute_end(terms, game) - now) / DAY
+    days = min(absolute_end(terms, game) - now, longest_leave(terms, game)) / DAY
     if days <= policy.longest_lock:
         return ""
     most = f"{policy.longest_lock:g}"
@@ -156,6 +156,23 @@ def pace_refusal(policy: PolicySection, role: Role, manifest: Manifest, pace: Pa
             f"policy.least_per_hour is {least:g}"
         )
     return ""
+
+
+def games_refusal(policy: PolicySection, game: Load, others: Sequence[Load]) -> str:
+    """Why this machine could not make its runs of a game in each of its jobs, all begun at once, in
+    the shortest time that a side has in one of them; empty where it could.
+
+    Whoever disputes an account's word in every one of its jobs could else take its bonds.
+    """
+    most, window = policy.most_of_window, min(load.window for load in (game, *others))
+    needed = game.needed + sum(load.needed for load in others)
+    if most is None or not others or needed <= most * window:
+        return ""
+    return (
+        f"game window {window} s < {ceil(needed / most)} s, of which runs in this job and "
+        f"{len(others)} more would take this machine {needed:.3g} s, and policy.most_of_window is "
+        f"{most:g}"
+    )
 
 
 def check_stake(policy: PolicySection, lacking: int, staked: int, wallet: int) -> None:

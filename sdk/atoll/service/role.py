@@ -39,8 +39,15 @@ async def run_role(
             f"this config is of a {config.role}, and this is a {role}'s service",
             next_step="name the other role's --config",
         )
+    if role == "verifier" and not config.gateway.announce:
+        raise ConfigError(
+            "a verifier announces its gateway: updates are brought there",
+            next_step="remove announce = false from [gateway], and open the port",
+        )
     config = config.model_copy(update={"role": role})
     async with open_context(config, serves) as context:
+        if role == "verifier" and not context.url:
+            raise unreached()
         mine = (config.keeper, config.auto_claim, config.schedule, config.merge)
         setup = Setup(context.url, behaviour, *mine)
         service = Service(role, setup, step, Effects(context))
@@ -51,3 +58,13 @@ async def run_role(
                 where = (config.health.host, config.health.port)
                 await stack.enter_async_context(answering(*where, health))
             await service.run()
+
+
+def unreached() -> ConfigError:
+    """Of a verifier on a public chain whose gateway's address is of its own network."""
+    return ConfigError(
+        "nobody could reach this verifier's gateway, and updates are brought there: it has no "
+        "public_url, and listens on an address of this machine or its network",
+        next_step="set public_url in [gateway] to what others use, host to 0.0.0.0, and open the "
+        "port; private_peers = true where all members are on this network",
+    )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eth_utils.address import to_checksum_address
+from yarl import URL
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
@@ -24,14 +25,19 @@ from atoll.chain.keys import sign_typed
 from atoll.chain.txconfig import QueueConfig
 from atoll.chain.txfile import QUEUE_FILE
 from atoll.chain.txqueue import TxQueue
-from atoll.errors import ConfigError
+from atoll.errors import AtollError, ConfigError
+from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.protocol.typed_data import TypedMessage
 from atoll.protocol.types import Address, Domain, JobId
 from atoll.protocol.views import JobView
+from atoll.service.accepted_files import accepted_files, shown_files
 from atoll.service.checkpoints import NAME, CheckpointFinder
 from atoll.service.config import GatewaySection
-from atoll.service.gateway_process import GatewayProcess, GatewaySpec, Serves
+from atoll.service.gateway_process import GatewayFiles, GatewayProcess, GatewaySpec, Serves
 from atoll.service.greeting import Greeter
+from atoll.service.update_limits import max_update_bytes
+from atoll.storage.addresses import is_global
+from atoll.storage.cid import Cid
 from atoll.storage.fetch import Fetcher
 from atoll.storage.local import LocalStore
 from atoll.storage.rate_limits import Outsider
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
 
 
 ADMIT_SECONDS = 2.0
+LOOK_SECONDS = 0.25
+"""Between two looks at which files others may bring, or have pieces of: they wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,7 @@ class Session:
     _queue: TxQueue | None = None
     _admits: asyncio.Task[None] | None = None
     _ours: set[JobId] = field(default_factory=set)
+    _files: dict[JobId, tuple[JobView, GatewayFiles]] = field(default_factory=dict)
 
     @property
     def store(self) -> LocalStore:
@@ -114,10 +123,14 @@ class Session:
 
     @property
     def url(self) -> str:
-        """Where our blocks are announced; empty until `serve`."""
-        if self.gateway is None:
+        """Where our blocks are announced; empty until `serve`, and where nobody could reach it."""
+        listens = self.config.gateway
+        if self.gateway is None or not listens.announce:
             return ""
-        return self.config.gateway.public_url or self.gateway.url
+        if listens.public_url:
+            return listens.public_url
+        is_reached = _asks_private_peers(self.config) or is_global(URL(self.gateway.url).host or "")
+        return self.gateway.url if is_reached else ""
 
     @property
     def me(self) -> Address:
@@ -183,9 +196,13 @@ class Session:
             await gateway.stop()
 
     async def _admit(self, gateway: GatewayProcess) -> None:
+        clock = asyncio.get_running_loop().time
+        admitted, admitted_at = self.admitted(), clock()
         while True:
-            gateway.admit(self.admitted())
-            await asyncio.sleep(ADMIT_SECONDS)
+            if clock() - admitted_at >= ADMIT_SECONDS:
+                admitted, admitted_at = self.admitted(), clock()
+            gateway.admit(admitted, self.files(), self.seated())
+            await asyncio.sleep(LOOK_SECONDS)
 
     def admitted(self) -> set[Address]:
         """The members of the jobs that are ours, or were: until the claim deadline we keep what
@@ -198,6 +215,47 @@ class Session:
             me = Address(self.config.account.address)
             self._ours |= {job for job, view in views.items() if _had_part(view, me)}
         return {account for job in self._ours & views.keys() for account in members_of(views[job])}
+
+    def files(self) -> GatewayFiles:
+        """The files that others may bring to our gateway, and of which it shows pieces."""
+        if self.config.account is None:
+            return GatewayFiles()
+        me, views = Address(self.config.account.address), self.follower.views
+        for job in self._ours & views.keys():
+            view, (seen, _) = views[job], self._files.get(job, (None, None))
+            if view is not seen:
+                accepted, shown = list(accepted_files(view, me)), list(shown_files(view))
+                most = self._most_of_update(view) if accepted or shown else 0
+                if most or not (accepted or shown):
+                    files = (dict.fromkeys(accepted, most), dict.fromkeys(shown, most))
+                    self._files[job] = (view, GatewayFiles(*files))
+        every = [files for _, files in self._files.values()]
+        return GatewayFiles(
+            {cid: most for files in every for cid, most in files.accepted.items()},
+            {cid: most for files in every for cid, most in files.shown.items()},
+        )
+
+    def seated(self) -> set[Address]:
+        """Who trains now for a job in which we have a part."""
+        views = self.follower.views
+        running = [
+            view for job in self._ours & views.keys() if (view := views[job]).open is not None
+        ]
+        return {
+            view.providers[holder].account
+            for view in running
+            if view.open is not None
+            for holder in view.open.seats.values()
+        }
+
+    def _most_of_update(self, view: JobView) -> int:
+        """Bytes that an update of a job may have; 0 where its manifest is not here."""
+        try:
+            data = self.store.read_bytes(Cid.from_bytes(view.spec_cid), MAX_MANIFEST_BYTES)
+            manifest = Manifest.from_bytes(data)
+        except (AtollError, ValueError):
+            return 0
+        return max_update_bytes(manifest) if manifest.digest() == view.spec_digest else 0
 
     def _is_ours(self, job: JobId) -> bool:
         """Whether something of ours is at stake in it."""
@@ -270,16 +328,19 @@ def open_queue(session: Session, folder: Path) -> TxQueue:
 
 def _guarded(config: SessionConfig) -> StoreConfig:
     """The store's config, with which gateways are asked, and how they are greeted."""
-    allowed, chain_id = config.gateway.private_peers, config.deployment.chain_id
-    fetch = replace(
-        config.store.fetch,
-        private_addresses=chain_id in DEVELOPMENT_CHAINS if allowed is None else allowed,
-    )
+    chain_id = config.deployment.chain_id
+    fetch = replace(config.store.fetch, private_addresses=_asks_private_peers(config))
     if config.account is not None:
         me = Address(config.account.address)
         domain = Domain(chain_id, config.deployment.addresses["Rounds"])
         fetch = replace(fetch, greet=Greeter(me, domain, partial(sign_typed, config.account)))
     return replace(config.store, fetch=fetch)
+
+
+def _asks_private_peers(config: SessionConfig) -> bool:
+    """Whether gateways of this machine and of networks around it are asked."""
+    allowed = config.gateway.private_peers
+    return config.deployment.chain_id in DEVELOPMENT_CHAINS if allowed is None else allowed
 
 
 def members_of(view: JobView) -> set[Address]:

@@ -6,24 +6,34 @@ store, which the worker opens by its folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Final
 
 from torch import Tensor
 
 from atoll.aggregation.distances import distances
-from atoll.aggregation.merge_round import merge_updates
+from atoll.aggregation.merge_round import Grams, MergedUpdate, merge_updates
 from atoll.aggregation.stated_merge import MergedLayout
 from atoll.errors import MalformedUpdate, StorageError
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.pieces import ByteSlices, root_of_update
 from atoll.numerics.rollouts import read_ids
 from atoll.numerics.sections import UpdateLayout
+from atoll.numerics.shown_pieces import KnownPieces, pieces_in
+from atoll.numerics.state import GlobalState
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.losses import loss_bytes
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex, Verdict, to_bitmap
-from atoll.service.duties.apply_merge import APPLY_MERGED, OPEN_STATEMENT, DoApply, OpenedStatement
+from atoll.service.duties.apply_merge import (
+    APPLY_MERGED,
+    OPEN_STATEMENT,
+    DoApply,
+    OpenedStatement,
+    ShownSpots,
+    batches_of,
+)
 from atoll.service.duties.evaluation import EVALUATE_STATE
 from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE, FIND_PROGRAM, MEASURE_PACE
 from atoll.service.duties.merge import (
@@ -36,7 +46,15 @@ from atoll.service.duties.merge import (
 )
 from atoll.service.duties.replay_seat import REPLAY, DoReplay, EarlierSaid
 from atoll.service.duties.round_start import INSPECT_STATE, MAKE_INITIAL_STATE, RoundStartReady
-from atoll.service.duties.updates import IS_CANONICAL, DoGetUpdate
+from atoll.service.duties.sampled import (
+    HELD_OUT_REWARD,
+    MEASURE_SAMPLED,
+    HeldOut,
+    Sampled,
+    SampledBySeat,
+)
+from atoll.service.duties.strike import FIND_STRIKE, DoFindStrike, FoundStrike
+from atoll.service.duties.updates import IS_CANONICAL, DoGetUpdate, RevealedUpdates
 from atoll.service.pace import Pace
 from atoll.service.update_limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.storage.cid import Cid
@@ -45,15 +63,18 @@ from atoll.storage.slices import FileSlices
 from atoll.train import evaluate
 from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll.train.earlier import EarlierRound
+from atoll.train.held_out_reward import held_out_reward
 from atoll.train.initial_model import open_initial_state
 from atoll.train.manifest_program import program_root
 from atoll.train.measure_pace import measure
 from atoll.train.open_base import open_base
 from atoll.train.probe import check_environment, pin_torch
 from atoll.train.replay import RevealedRound, SeatReplay, replay_seat
+from atoll.train.rollout_figures import figures_of
 from atoll.train.seat_task import TrainTask
 from atoll.train.stored_merges import StoredMerge, store_statement
 from atoll.train.stored_states import read_global_state
+from atoll.train.strike_search import StrikeSearch
 from atoll.train.tokenizer import open_tokenizer
 
 
@@ -148,13 +169,13 @@ def is_canonical(command: DoGetUpdate, store_dir: str) -> bool:
 @MERGE_ROUND.runs
 def merge_round(command: DoMerge, store_dir: str) -> Verdict:
     """Merges, stores the next global state, and evaluates the one before."""
-    return _merged(command, store_dir, is_evaluated=True)
+    return merged_verdict(command, store_dir, is_evaluated=True)
 
 
 @MERGE_AGAIN.runs
 def merge_again(command: DoMerge, store_dir: str) -> Verdict:
     """As `merge_round`, and evaluates nothing: its loss is eight zero bytes."""
-    return _merged(command, store_dir, is_evaluated=False)
+    return merged_verdict(command, store_dir)
 
 
 @MEASURE_DISTANCES.runs
@@ -163,7 +184,7 @@ def measure_distances(command: DoMerge, store_dir: str) -> MeasuredMerge:
     pin_torch()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     model = read_global_state(manifest, command.initial_state, store, outer=False, moments=False)
-    updates = _updates(command, manifest, store)
+    updates = _updates(command.updates, manifest, store)
     merge = merge_updates(
         model, updates, record=command.record, data_seed=command.data_seed, manifest=manifest
     )
@@ -176,7 +197,22 @@ def measure_distances(command: DoMerge, store_dir: str) -> MeasuredMerge:
     return MeasuredMerge(to_bitmap(merge.inputs.excluded), len(merge.inputs.merged), measured)
 
 
-def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lie:
+    """What a liar goes on with in place of what follows: all that comes behind follows from it."""
+
+    grams: Callable[[Grams], Grams] = lambda grams: grams
+    merge: Callable[[MergedUpdate], MergedUpdate] = lambda merge: merge
+    state: Callable[[GlobalState], GlobalState] = lambda state: state
+
+
+NO_LIE: Final = Lie()
+
+
+def merged_verdict(
+    command: DoMerge, store_dir: str, *, is_evaluated: bool = False, lie: Lie = NO_LIE
+) -> Verdict:
+    """What follows from a round, and its files in the store."""
     pin_torch()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     model = read_global_state(manifest, command.initial_state, store, outer=False, moments=False)
@@ -185,14 +221,17 @@ def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:
         loss = loss_bytes(evaluate.evaluate(model.params, manifest, store))
     merge = merge_updates(
         model,
-        _updates(command, manifest, store),
+        _updates(command.updates, manifest, store),
         record=command.record,
         data_seed=command.data_seed,
         manifest=manifest,
+        grams_as=lie.grams,
     )
+    merge = lie.merge(merge)
     shapes = model.shapes
     del model
-    moved = merge.moves(read_global_state(manifest, command.initial_state, store), manifest)
+    opened = read_global_state(manifest, command.initial_state, store)
+    moved = lie.state(merge.moves(opened, manifest))
     cid, inputs = store.add_pieces(moved.pieces()), merge.inputs
     excluded, statement = to_bitmap(inputs.excluded), ZERO_DIGEST
     if merge.stated:
@@ -201,6 +240,30 @@ def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:
         statement = store_statement(merge, moved, layout, store)
     model_of = (moved.digest(), cid.to_bytes())
     return Verdict(excluded, len(inputs.merged), *model_of, loss, statement)
+
+
+@FIND_STRIKE.runs
+def find_strike(command: DoFindStrike, opening: bytes, store_dir: str) -> FoundStrike:
+    """Looks for what shows that a certified merge is wrong; `opening` is the CID of the state that
+    its round opened with, or empty.
+    """
+    pin_torch()
+    manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
+    search = StrikeSearch(
+        manifest,
+        command.initial,
+        command.round_id.round,
+        command.record.seed,
+        command.record.available,
+        command.owed,
+        command.verdict,
+        _updates(command.updates, manifest, store),
+        store,
+        command.record.model,
+        command.before,
+        opening,
+    )
+    return FoundStrike(search.search())
 
 
 @OPEN_STATEMENT.runs
@@ -212,19 +275,17 @@ def open_statement(command: DoApply, secret: bytes, store_dir: str) -> OpenedSta
     """
     pin_torch()
     merge = _stated(command, LocalStore(store_dir))
-    spots = tuple(
-        tuple((part.start, part.stop) for part in merge.spans(spot)) for spot in merge.drawn(secret)
-    )
-    size = merge.layout.encoded_length
-    return OpenedStatement(merge.statement.update_cid, size, spots)
+    spots = tuple(merge.pieces_of(spot) for spot in merge.drawn(secret))
+    sizes = (merge.layout.encoded_length, merge.layout.updates.encoded_length)
+    return OpenedStatement(merge.statement.update_cid, *sizes, spots)
 
 
 @APPLY_MERGED.runs
 def apply_merged(
-    command: DoApply, secret: bytes, spots: tuple[int, ...], store_dir: str
+    command: DoApply, secret: bytes, shown: ShownSpots, store_dir: str
 ) -> RoundStartReady:
-    """Stores the next global state, once the merged update agrees with the updates at these of the
-    drawn spots.
+    """Stores the next global state, once the merged update agrees with the updates at the drawn
+    spots that were shown.
 
     Raises:
         MalformedUpdate: it is not what the statement says, or not the merge there.
@@ -232,12 +293,17 @@ def apply_merged(
     pin_torch()
     store = LocalStore(store_dir)
     merge = _stated(command, store)
-    updates: dict[int, ByteSlices] = {
-        update.seat: FileSlices(store, Cid.from_bytes(update.cid), max_update_bytes(merge.manifest))
-        for update in (command.merge.updates if spots else ())
-    }
     drawn = merge.drawn(secret)
-    after = merge.applied([drawn[number] for number in spots], updates)
+    batches = batches_of([merge.pieces_of(spot) for spot in drawn])
+    size, updates = merge.layout.updates.encoded_length, dict[int, ByteSlices]()
+    for update, blocks in zip(command.merge.updates, shown.batches, strict=True):
+        pieces = dict[int, bytes]()
+        for numbers, block in zip(batches, blocks, strict=True):
+            if block:
+                data = store.get_block(Cid.from_bytes(block))
+                pieces |= pieces_in(data, numbers, size)
+        updates[update.seat] = KnownPieces(pieces, size)
+    after = merge.applied([drawn[number] for number in shown.spots], updates)
     return RoundStartReady(store.add_pieces(after.pieces()).to_bytes(), after.digest())
 
 
@@ -258,6 +324,11 @@ def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs a seat's round again; `model` is the CID of the global state that it opened from."""
     pin_torch()
     store = LocalStore(store_dir)
+    return replay_seat(task_of(command, model), revealed_round(command, store), store)
+
+
+def revealed_round(command: DoReplay, store: LocalStore) -> RevealedRound:
+    """What a seat revealed, with the ids that are here."""
     manifest = Manifest.from_bytes(command.manifest)
     rounds: list[EarlierSaid | DoReplay] = [*command.earlier, command]
     claims = [
@@ -269,8 +340,7 @@ def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
         )
         for revealed in rounds
     ]
-    claimed = replace(claims.pop(), earlier=tuple(claims))
-    return replay_seat(task_of(command, model), claimed, store)
+    return replace(claims.pop(), earlier=tuple(claims))
 
 
 def _sampled(
@@ -289,6 +359,31 @@ def _sampled(
     return read_ids(ids, batch=manifest.inner.batch, seq=manifest.model.seq)
 
 
+@MEASURE_SAMPLED.runs
+def measure_sampled(command: SampledBySeat, store_dir: str) -> Sampled | None:
+    """What a seat's completions were worth; None where its update says none.
+
+    Raises:
+        NotFound, CorruptBlock: the update's end, or the job's data, is not here.
+        UNFETCHABLE_CONTENT: the update is no file.
+    """
+    manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
+    data = FileSlices(store, Cid.from_bytes(command.update), max_update_bytes(manifest))
+    ids = data[max(0, len(data) - manifest.sampled_bytes) : len(data)]
+    task = TrainTask(manifest, command.round_id, command.seat, command.data_seed, b"")
+    figures = figures_of(task, ids, store)
+    return None if figures is None else Sampled(**asdict(figures))
+
+
+@HELD_OUT_REWARD.runs
+def reward_of_model(command: HeldOut, store_dir: str) -> float:
+    """What a global state in the store answers to prompts that it is not trained on."""
+    pin_torch()
+    job, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
+    state = read_global_state(job, command.model, store, outer=False, moments=False)
+    return held_out_reward(state.params, job, store, command.prompts)
+
+
 def task_of(command: DoReplay, model: bytes) -> TrainTask:
     """What is replayed, with the rounds that its state comes from."""
     manifest = Manifest.from_bytes(command.manifest)
@@ -297,14 +392,16 @@ def task_of(command: DoReplay, model: bytes) -> TrainTask:
     return TrainTask(manifest, *where, earlier=earlier)
 
 
-def _updates(command: DoMerge, manifest: Manifest, store: LocalStore) -> dict[int, FileSlices]:
+def _updates(
+    revealed: RevealedUpdates, manifest: Manifest, store: LocalStore
+) -> dict[int, FileSlices]:
     """The updates that are what was revealed; who revealed something else has none.
 
     They are read where they lie: all of a round at once are more than a machine may have.
     """
     limit = max_update_bytes(manifest)
     updates: dict[int, FileSlices] = {}
-    for update in command.updates:
+    for update in revealed:
         try:
             data = FileSlices(store, Cid.from_bytes(update.cid), limit)
             if root_of_update(data) == update.root:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from atoll.protocol.types import Digest
+from atoll.protocol.types import Address, Digest
 from atoll.service.config import ServiceConfig
 from atoll.service.duties.game import PLAY, Play, decide_games
 from atoll.service.duties.material import decide_material
@@ -18,6 +18,7 @@ from atoll.service.duties.send_keeper_calls import (
     decide_keeper_calls,
     position_in_line,
 )
+from atoll.service.duties.strike import decide_strikes
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.watch import Looks, decide_watch
 from atoll.service.machine import Decision, Event, Order, Setup, State, advance
@@ -33,6 +34,7 @@ class Player:
             as a provider does whose own service is down.
         function: the worker's function that makes moves; replay: that replays rounds.
         share: of every round's seats, which it replays; keys: that it was told.
+        defends: a holder that named this account its delegate, whose games it plays, too.
     """
 
     watches: bool = True
@@ -40,6 +42,7 @@ class Player:
     replay: Replay = REPLAY
     share: float = 1.0
     keys: tuple[Digest, ...] = ()
+    defends: Address | None = None
 
 
 PlayerState: TypeAlias = State[Setup[Player]]
@@ -53,11 +56,13 @@ def step(state: PlayerState, *events: Event) -> tuple[PlayerState, list[Order]]:
 def decide(state: PlayerState) -> list[Decision]:
     """Every duty's wish, the urgent ones first."""
     player = state.setup.behaviour
-    material = decide_material(state, looks_on=player.watches)
-    decisions = [decide_games(state, player.function, state.setup.keeper), material]
+    has_part = player.defends is not None and state.view.holder_of(player.defends) is not None
+    material = decide_material(state, looks_on=player.watches or has_part)
+    games = decide_games(state, player.function, state.setup.keeper, defends=player.defends)
+    decisions = [games, material]
     if player.watches and state.view.terms is not None:
         looks = Looks(player.share, player.keys, player.replay)
-        decisions.append(decide_watch(state, looks))
+        decisions += [decide_watch(state, looks), decide_strikes(state)]
         line = position_in_line(state.view, state.me)
         decisions.append(decide_keeper_calls(state, line, state.setup.keeper, WATCHED))
     return [*decisions, decide_unpin(state)]

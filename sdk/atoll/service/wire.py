@@ -21,7 +21,7 @@ from atoll.errors import AtollError
 from atoll.nested import loads
 from atoll.service.task import Task
 
-WORD: Final = "atoll-worker.v2"
+WORD: Final = "atoll-worker.v4"
 _DUTIES: Final = "atoll.service.duties"
 WORK: Final = {
     "check-machine.v1": f"{_DUTIES}.material:CHECK_MACHINE",
@@ -36,6 +36,7 @@ WORK: Final = {
     "merge-again.v1": f"{_DUTIES}.merge:MERGE_AGAIN",
     "open-statement.v1": f"{_DUTIES}.apply_merge:OPEN_STATEMENT",
     "apply-merged.v1": f"{_DUTIES}.apply_merge:APPLY_MERGED",
+    "search-strike.v1": f"{_DUTIES}.strike:FIND_STRIKE",
     "replay-seat.v1": f"{_DUTIES}.replay_seat:REPLAY",
     "next-game-move.v1": f"{_DUTIES}.game:PLAY",
     "show-claim-roots.v1": f"{_DUTIES}.challenge:SHOWN",
@@ -51,7 +52,17 @@ CLASSES: Final = {
     "merge": "atoll.service.duties.merge:DoMerge",
     "apply-merge": "atoll.service.duties.apply_merge:DoApply",
     "opened-statement": "atoll.service.duties.apply_merge:OpenedStatement",
+    "shown-spots": "atoll.service.duties.apply_merge:ShownSpots",
     "merge-record": "atoll.protocol.merge_inputs:MergeRecord",
+    "find-strike": "atoll.service.duties.strike:DoFindStrike",
+    "found-strike": "atoll.service.duties.strike:FoundStrike",
+    "strike-proof": "atoll.protocol.strikes:StrikeProof",
+    "strike-place": "atoll.protocol.strikes:StrikePlace",
+    "carried-state": "atoll.protocol.strikes:CarriedState",
+    "shown-update": "atoll.protocol.strikes:ShownUpdate",
+    "piece": "atoll.protocol.call_structs:Piece",
+    "round-opening": "atoll.protocol.call_structs:RoundOpening",
+    "round-record": "atoll.protocol.types:RoundRecord",
     "replay": "atoll.service.duties.replay_seat:DoReplay",
     "earlier-reveal": "atoll.service.duties.replay_seat:EarlierSaid",
     "seat-replay": "atoll.train.replay:SeatReplay",
@@ -71,6 +82,7 @@ CLASSES: Final = {
     "post-update-proof": f"{_MOVES}:PostUpdateProof",
     "pick": f"{_MOVES}:Pick",
     "pick-node": f"{_MOVES}:PickNode",
+    "pick-token": f"{_MOVES}:PickToken",
     "reveal": f"{_MOVES}:Reveal",
     "post-leaf": f"{_MOVES}:PostLeaf",
     "prove": f"{_MOVES}:Prove",

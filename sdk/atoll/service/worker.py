@@ -53,7 +53,7 @@ class Worker:
         niceness: added to the process's niceness, so that training does not starve the service.
         context: how the process is started; None spawns it.
         device: where it trains and replays, as ATOLL_DEVICE says it; None leaves that as it is.
-        ranks: processes that compute a step's gradients, this one among them; None leaves what
+        ranks: processes that hold a state and compute steps, this one among them; None leaves what
             ATOLL_RANKS says.
     """
 

@@ -15,10 +15,12 @@ from collections.abc import (
     Callable,
     Hashable,
     Iterable,
+    Iterator,
     Sequence,
 )
 from contextlib import aclosing, asynccontextmanager, suppress
-from itertools import count, takewhile
+from dataclasses import dataclass
+from itertools import count, groupby, takewhile
 from typing import Final
 
 from atoll.errors import CorruptBlock, NotFound, TooLarge
@@ -35,12 +37,45 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0  # between questions whether a block
 _DOUBLINGS: Final = 4  # of the pause between passes, where somebody slow is waited for meanwhile
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a gateway is asked for.
+
+    Attributes:
+        accept: takes the answer, raising CorruptBlock or TooLarge; called in a thread.
+        numbers: of the pieces to be shown; none where it is the block.
+        most: bytes of the answer; None for those of a block.
+    """
+
+    cid: Cid
+    accept: Callable[[Cid, bytes], None]
+    numbers: Sequence[int] = ()
+    most: int | None = None
+
+    @property
+    def path(self) -> str:
+        """Of its URL."""
+        if not self.numbers:
+            return f"ipfs/{self.cid}?format=raw"
+        return f"pieces/{self.cid}?numbers={','.join(_runs(self.numbers))}"
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[str]:
+    """Ascending numbers as a request has them: those in a row as a range."""
+    for _, pairs in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in pairs]
+        yield f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}"
+
+
 class Downloader:
     """Blocks from gateways, and what is known of each.
 
     Args:
         accept: checks and stores a block, raising CorruptBlock or TooLarge; called in a thread.
         config: the limits.
+
+    Attributes:
+        client: the connections.
     """
 
     def __init__(self, accept: Callable[[Cid, bytes], None], config: FetchConfig) -> None:
@@ -48,17 +83,17 @@ class Downloader:
         self._config = config
         self._room = FairSlots(config.at_once)
         self._outsiders_room = FairSlots(-(-config.at_once // 2))
-        self._client = GatewayClient(config, time.monotonic)
+        self.client = GatewayClient(config, time.monotonic)
         self.sources = SourceBook(time.monotonic)
 
     @property
     def bytes_down(self) -> int:
         """Bytes of bodies received."""
-        return self._client.bytes_down
+        return self.client.bytes_down
 
     async def close(self) -> None:
         """Closes every connection."""
-        await self._client.close()
+        await self.client.close()
 
     async def block(
         self,
@@ -156,6 +191,28 @@ class Downloader:
             self.sources.withheld(source)
         return min(until, last) - now
 
+    async def shown(
+        self,
+        asked: Asked,
+        gateways: Callable[[], Sequence[str]],
+        prefer: Sequence[str],
+        party: Hashable,
+    ) -> None:
+        """Has pieces of a file shown by whoever has it; other arguments as `block`.
+
+        Raises:
+            NotFound: nobody showed what is accepted.
+        """
+        reasons: dict[str, str] = {}
+        for attempt in range(self._config.passes):
+            if attempt:
+                await asyncio.sleep(self._config.pass_pause_s * 2**attempt)
+            for source in self.sources.with_room(self.sources.ranked(gateways(), prefer)):
+                if await self._answer(source, reasons, party, asked) is not None:
+                    return
+        answers = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
+        raise NotFound(f"no gateway showed pieces of {asked.cid} ({answers or 'none is known'})")
+
     async def note(self, gateway: str, name: str, max_bytes: int) -> bytes | None:
         """What a gateway has under a name; None where it has nothing.
 
@@ -167,7 +224,7 @@ class Downloader:
         for source in self.sources.ranked([gateway]):
             try:
                 async with asyncio.timeout(self._config.connect_timeout_s):
-                    return await self._client.body(source, f"notes/{name}", "*/*", max_bytes)
+                    return await self.client.body(source, f"notes/{name}", "*/*", max_bytes)
             except NotFound:
                 return None
             except Exception as error:  # as in `GatewayClient.ask`
@@ -192,7 +249,7 @@ class Downloader:
         reader = CarReader(max_bytes)
         path = f"ipfs/{cid}?format=car"
         try:
-            async with aclosing(self._client.pieces(source, path, CAR_TYPE)) as pieces:
+            async with aclosing(self.client.pieces(source, path, CAR_TYPE)) as pieces:
                 async for piece in pieces:
                     for block in reader.feed(piece):
                         yield block
@@ -271,13 +328,19 @@ class Downloader:
         self, cid: Cid, source: GatewaySource, reasons: dict[str, str], party: Hashable
     ) -> bytes | None:
         """Asks one gateway; a block that checks out is stored and returned, else None."""
+        return await self._answer(source, reasons, party, Asked(cid, self._accept))
+
+    async def _answer(
+        self, source: GatewaySource, reasons: dict[str, str], party: Hashable, asked: Asked
+    ) -> bytes | None:
+        """One gateway's answer, once it is accepted; else None."""
         source.in_flight += 1
         started = self.sources.clock()
         try:
             async with self._place(party):
                 started = self.sources.clock()
-                block = await self._client.ask(cid, source)
-            await asyncio.to_thread(self._accept, cid, block)
+                block = await self.client.ask(asked.path, source, asked.most)
+            await asyncio.to_thread(asked.accept, asked.cid, block)
         except (CorruptBlock, TooLarge) as error:
             self.sources.lied(source)
             reasons[source.url] = str(error)

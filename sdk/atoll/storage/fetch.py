@@ -15,17 +15,19 @@ from typing import Any, Self
 from atoll.errors import CorruptBlock, NotFound, TooLarge
 from atoll.storage.cid import DAG_PB, RAW, Cid
 from atoll.storage.directory import MAX_FOLDER_DEPTH, is_directory, list_links
-from atoll.storage.download import Downloader, cancel
+from atoll.storage.download import Asked, Downloader, cancel
 from atoll.storage.errors import MalformedDag
 from atoll.storage.fetch_config import FetchConfig
 from atoll.storage.kubo import BlockRemote
 from atoll.storage.local import LocalStore
+from atoll.storage.push import Pusher
 from atoll.storage.sources import SourceBook
 from atoll.storage.spread import TRIES, Spread
 from atoll.storage.unixfs import FileNode, FileWalk
 
 _CAR_OVERHEAD = 1 << 20  # for nodes above the leaves, and each block's length and name
 _MAX_ENTRIES = 1 << 20  # of a whole folder: its names are held in memory
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.05, 0.5  # for a block that is on its way here
 _LARGE = 1 << 14  # bytes of a node that takes milliseconds to decode: hundreds of links
 
 
@@ -102,6 +104,10 @@ class Fetcher:
         other._party = party
         return other
 
+    def pusher(self) -> Pusher:
+        """Brings files to gateways, over the same connections."""
+        return Pusher(self._store, self._downloader.client, self.sources)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -121,6 +127,11 @@ class Fetcher:
     def bytes_down(self) -> int:
         """Bytes received so far, wasted ones included."""
         return self._downloader.bytes_down
+
+    @property
+    def bytes_up(self) -> int:
+        """Bytes of blocks that pushers brought to others."""
+        return self._downloader.client.bytes_up
 
     @property
     def sources(self) -> SourceBook:
@@ -174,7 +185,8 @@ class Fetcher:
         await self._bring_all([_Want(cid, None, 0)], tally, lambda want: self._bring(want, prefer))
 
     async def fetch_spread(self, cid: Cid, max_bytes: int, spread: Spread) -> None:
-        """As `fetch`, of a file that many get at once: its author is asked for our share of it.
+        """As `fetch`, of a file that many get at once: its author is asked for our share of it, or
+        brings it here.
 
         The other blocks come from the relays whose turn they are, who are getting them meanwhile;
         what these do not deliver, or not while there is patience, from anybody.
@@ -185,21 +197,33 @@ class Fetcher:
         tally = _Tally(FileWalk(cid, max_bytes), None, self._downloader)
         others: list[_Want] = []
         until = self.sources.clock() + spread.patience_s
+        here = _BroughtHere(self._store, self.sources, self._config, until)
+        prefer = [spread.author] if spread.author else []
 
         async def bring_ours(want: _Want) -> bytes | None:
-            if want.cid.codec == RAW and spread.waited_for(want.cid.digest):
+            turns = spread.waited_for(want.cid.digest)
+            if want.cid.codec == RAW and turns:
                 others.append(want)
                 return None
-            return await self._bring(want, [spread.author])
+            if spread.is_brought:  # what names other blocks is brought to every relay
+                await here.wait(want.cid)
+            elif not spread.author:
+                return await from_relays(want, turns)
+            return await self._bring(want, prefer)
 
-        async def bring_theirs(want: _Want) -> bytes | None:
+        async def from_relays(want: _Want, turns: Sequence[str]) -> bytes | None:
             if await asyncio.to_thread(self._store.claim, want.cid) is None:
-                for relay in spread.waited_for(want.cid.digest):
+                for relay in turns:
                     block = await self._downloader.awaited(want.cid, relay, until, self._party)
                     if block is not None:
                         return block
-            second = len(spread.waited_for(want.cid.digest)) < min(TRIES, len(spread.relays))
-            return await self._fetch_block(want.cid, [spread.author] if second else [])
+            second = len(turns) < min(TRIES, len(spread.relays))
+            if second and spread.is_brought:
+                await here.wait(want.cid)
+            return await self._fetch_block(want.cid, prefer if second else [])
+
+        async def bring_theirs(want: _Want) -> bytes | None:
+            return await from_relays(want, spread.waited_for(want.cid.digest))
 
         await self._bring_all([_Want(cid, None, 0)], tally, bring_ours)
         await self._bring_all(others[::-1], tally, bring_theirs)
@@ -220,6 +244,14 @@ class Fetcher:
             for child in node.children:
                 stack.append((_Want(child.cid, child.file_bytes, want.depth + 1), begin))
                 begin += child.file_bytes
+
+    async def show(self, asked: Asked, prefer: Sequence[str] = ()) -> None:
+        """Has a gateway show pieces of a file, which `asked.accept` takes.
+
+        Raises:
+            NotFound: nobody showed what is accepted.
+        """
+        await self._downloader.shown(asked, self._gateways, prefer, self._party)
 
     async def _bring_all(self, stack: list[_Want], tally: _Tally, bring: _Bring) -> None:
         """Brings these blocks, the last first, and what they name."""
@@ -331,6 +363,27 @@ class Fetcher:
         if size is None:
             return await self._from_others(want.cid, prefer)
         return await self._fetch_block(want.cid, prefer)
+
+
+class _BroughtHere:
+    """Waits for blocks of one file that another process of ours takes from who made them."""
+
+    def __init__(
+        self, store: LocalStore, sources: SourceBook, config: FetchConfig, until: float
+    ) -> None:
+        self._store, self._sources, self._config = store, sources, config
+        self._until, self._last = until, sources.clock()
+
+    async def wait(self, cid: Cid) -> None:
+        """Returns when a block is here, or nothing of the file came for as long as relays have."""
+        pause = _FIRST_LOOK_S
+        while await asyncio.to_thread(self._store.claim, cid) is None:
+            patience = self._sources.patience_s(self._config.relay_min_s, self._config.relay_max_s)
+            if self._sources.clock() >= min(self._last + patience, self._until):
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_LOOK_S)
+        self._last = self._sources.clock()
 
 
 class _Arrivals:

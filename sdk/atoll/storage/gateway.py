@@ -2,7 +2,8 @@
 
 Specification: https://specs.ipfs.tech/http-gateways/trustless-gateway/. A trustless gateway gives
 bytes that the receiver checks against the CID it asked for, so it needs no authority and vouches
-for nothing. It looks at its own store alone and never fetches.
+for nothing. It looks at its own store alone and never fetches; it takes blocks that it was told to
+expect (`push_requests.py`).
 
 Whoever connects can cost it what its budget says and no more; members, who sign what they ask
 with, have room of their own (`connection_limiter.py`).
@@ -12,22 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import hashlib
 import logging
 import re
-import sys
-import termios
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeVar
 
 from aiohttp import web
-from aiohttp.http import HttpProcessingError
 
 from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError, TooLarge
 from atoll.storage.car import encode_car, encode_named_header
@@ -44,9 +41,19 @@ from atoll.storage.negotiation import (
     requested_part,
     requested_scope,
 )
-from atoll.storage.refusals import Refusals, Refused
+from atoll.storage.push_requests import Party, PushRequests
+from atoll.storage.pushed_files import PushedFiles
+from atoll.storage.refusals import Refusals, Refused, is_defect
 from atoll.storage.scope import blocks_in_scope
-from atoll.storage.uplink import ANSWER, PIECE, TICK_S, StrangersShare, UplinkLine
+from atoll.storage.shown import ShownPieces
+from atoll.storage.uplink import (
+    ANSWER,
+    PIECE,
+    TICK_S,
+    StrangersShare,
+    UplinkLine,
+    queued_in_kernel,
+)
 
 # The empty block, named by the identity hash: answers "are you a gateway?".
 _PROBE: Final = "bafkqaaa"
@@ -59,16 +66,7 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("atoll.storage.gateway")
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether what aiohttp logs is a defect, and no request that is none.
-
-    Of each such one it would write the bytes and a traceback, and who sends them fill the disk.
-    """
-    error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
-
-
-_log.addFilter(_is_ours)
+_log.addFilter(is_defect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +116,7 @@ class _GuardedServer(web.Server):
             access_log=None,
             logger=_log,
             keepalive_timeout=idle_s,
+            auto_decompress=False,  # a thousand times what was announced would be read
             handler_cancellation=True,  # else those who go leave their places in the queue
             lingering_time=1.0,
         )
@@ -136,7 +135,7 @@ class _GuardedServer(web.Server):
             leave,
             refuse=partial(asyncio.get_running_loop().call_soon, self._refusals.refuse, transport),
             waiting=transport.get_write_buffer_size,
-            queued=partial(_queued_in_kernel, transport),
+            queued=partial(queued_in_kernel, transport),
         )
 
     def connection_lost(
@@ -158,6 +157,9 @@ class Gateway:
             signed, for nothing else vouches for it.
         recognise: which member an `Authorization` header is of, or None; without it there are no
             members, and strangers have the whole line.
+
+    Attributes:
+        pushed: the files whose blocks it takes; pushes: from whom; pieces: what it shows of files.
     """
 
     def __init__(
@@ -187,6 +189,8 @@ class Gateway:
         self._watchers: list[asyncio.Task[None]] = []
         self._strangers_pool = ThreadPoolExecutor(_STRANGERS_THREADS, "atoll-strangers")
         self.bytes_up = 0
+        self.pushed, self.pieces = PushedFiles(store), ShownPieces()
+        self.pushes = PushRequests(self.pushed, budget)
 
     @property
     def url(self) -> str:
@@ -224,6 +228,7 @@ class Gateway:
             await self._runner.cleanup()
             self._runner = None
         self._strangers_pool.shutdown(wait=False, cancel_futures=True)
+        self.pieces.close()
 
     async def _sweep(self) -> None:
         budget = self._config.budget
@@ -293,13 +298,27 @@ class Gateway:
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
         kind, _, name = request.path.removeprefix("/").partition("/")
-        if kind not in {"ipfs", "notes"}:
+        if kind not in {"ipfs", "notes", "pieces"}:
             raise NotAcceptable(404, "there is nothing here")
+        if request.method == "PUT" and kind == "ipfs":
+            return await self._take(request, name)
         if request.method not in {"GET", "HEAD"}:
-            return _refuse(405, "only GET and HEAD", {"Allow": "GET, HEAD"})
+            return _refuse(405, "only GET, HEAD, and PUT of blocks", {"Allow": "GET, HEAD, PUT"})
         if kind == "ipfs":
             return await self._answer(request, name)
+        if kind == "pieces":
+            return await self._send_pieces(request, name)
         return await self._send_note(request, name)
+
+    async def _take(self, request: web.BaseRequest, name: str) -> web.Response:
+        party, in_thread = self._party(request), partial(self._in_thread, request)
+        return await self.pushes.receive(request, name, party, in_thread)
+
+    def _party(self, request: web.BaseRequest) -> Party:
+        connection = self.connection_limiter.connection(request.protocol)
+        member = None if connection is None else connection.member
+        address = "" if connection is None else connection.address
+        return Party(member or address, member is not None)
 
     async def _in_thread(
         self, request: web.BaseRequest, work: Callable[..., T], *args: object
@@ -341,6 +360,12 @@ class Gateway:
         self._count(request, len(note))
         return web.Response(body=note, headers=_UNKEPT)
 
+    async def _send_pieces(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
+        party = self._party(request)
+        who = replace(party, is_member=party.is_member or self._recognise is None)
+        body = await self.pieces.answer(request, name, who, is_here=self._here)
+        return await self._write(request, body, web.StreamResponse(headers=_UNKEPT))
+
     async def _answer(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
         text, _, path = name.partition("/")
         if request.headers.get("Service-Worker") == "script":
@@ -370,6 +395,11 @@ class Gateway:
         headers = answer_headers(request, wanted, etag, f"{cid}.bin")
         if is_unchanged(request, etag):
             return web.Response(status=304, headers=headers)
+        if request.method == "HEAD":  # asked for each block of a file, so none is read for it
+            size = await self._in_thread(request, self._store.block_bytes, cid)
+            if size is None:
+                raise NotAcceptable(404, f"{cid} is not here")
+            return web.Response(headers=headers | {"Content-Length": str(size)})
         try:
             block = await self._in_thread(request, self._store.get_block, cid)
         except (NotFound, CorruptBlock) as error:
@@ -379,8 +409,6 @@ class Gateway:
             status = 206
             headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{len(block)}"
             block = block[part]
-        if request.method == "HEAD":
-            return web.Response(status=status, body=block, headers=headers)
         return await self._write(request, block, web.StreamResponse(status=status, headers=headers))
 
     async def _write(
@@ -447,18 +475,6 @@ class Gateway:
         if not self._may_have(cid):
             raise NotFound(f"{cid} is not here")
         return self._store.get_block(cid)
-
-
-def _queued_in_kernel(transport: asyncio.BaseTransport) -> int:
-    """Bytes written that the other side has not acknowledged, where the kernel tells (tcp(7))."""
-    connection = transport.get_extra_info("socket")
-    if sys.platform != "linux" or connection is None or connection.fileno() < 0:
-        return 0
-    try:
-        answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
-    except OSError:  # it has just ended
-        return 0
-    return int.from_bytes(answer, sys.byteorder)
 
 
 def url_of(host: str, port: int) -> str:

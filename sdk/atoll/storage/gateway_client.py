@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import aiohttp
@@ -24,6 +25,8 @@ from atoll.storage.rate_limits import RateLimit
 from atoll.storage.sources import GatewaySource
 
 _READ_BYTES: Final = 1 << 18
+_SENT_BYTES: Final = 1 << 16
+_LEAST_UPLOAD_BYTES_PER_S: Final = 1 << 14  # a gateway gives up whoever sends less
 _FIRST_BUSY_S, _LONGEST_BUSY_S = 1.0, 60.0  # of what a gateway without room says
 
 
@@ -47,7 +50,7 @@ class GatewayClient:
     """Connections to gateways.
 
     Attributes:
-        bytes_down: bytes of bodies received.
+        bytes_down: bytes of bodies received; bytes_up: of blocks brought to others.
     """
 
     def __init__(self, config: FetchConfig, clock: Callable[[], float]) -> None:
@@ -56,6 +59,7 @@ class GatewayClient:
         self._session: aiohttp.ClientSession | None = None
         self._resolver: GatewayResolver | None = None
         self.bytes_down = 0
+        self.bytes_up = 0
 
     async def close(self) -> None:
         """Closes every connection."""
@@ -66,20 +70,21 @@ class GatewayClient:
             await self._resolver.close()
             self._resolver = None
 
-    async def ask(self, cid: Cid, source: GatewaySource) -> bytes:
-        """One gateway's answer, unchecked.
+    async def ask(self, path: str, source: GatewaySource, most: int | None = None) -> bytes:
+        """One gateway's answer of at most so many bytes, by default a block's, unchecked.
 
         The one boundary to strangers' gateways: whatever their address or their answer does to the
         libraries below is that gateway's failure, and the next one is asked.
 
         Raises:
             NotFound: it says that it does not have it.
-            TooLarge: it sent more than any block has.
+            TooLarge: it sent more than that.
             SourceFailed: anything else.
         """
         try:
             async with asyncio.timeout(self._config.block_timeout_s) as patience:
-                return await self._download(cid, source, patience)
+                limit = self._config.max_block_bytes if most is None else most
+                return await self.body(source, path, RAW_TYPE, limit, patience)
         except (NotFound, TooLarge, SourceBusy):
             raise
         except TimeoutError as error:
@@ -88,10 +93,70 @@ class GatewayClient:
         except Exception as error:  # what a stranger's bytes made of a parser is not foreseen
             raise SourceFailed(f"{type(error).__name__}: {error}"[:200]) from error
 
-    async def _download(self, cid: Cid, source: GatewaySource, patience: asyncio.Timeout) -> bytes:
-        path = f"ipfs/{cid}?format=raw"
-        most = self._config.max_block_bytes
-        return await self.body(source, path, RAW_TYPE, most, patience)
+    async def has(self, cid: Cid, source: GatewaySource) -> bool:
+        """Whether a gateway says that it has a block.
+
+        Raises:
+            SourceFailed: it does not answer usefully.
+        """
+        try:
+            async with asyncio.timeout(self._config.block_timeout_s):
+                async with self._request("HEAD", source, f"ipfs/{cid}?format=raw", {}) as answer:
+                    _check_has_room(answer)
+                    return answer.status == 200
+        except SourceFailed:
+            raise
+        except Exception as error:  # as in `ask`
+            raise SourceFailed(f"{type(error).__name__}: {error}"[:200]) from error
+
+    async def put(self, cid: Cid, sending: Sending, source: GatewaySource) -> bool:
+        """Brings a block to a gateway; whether it has it now.
+
+        Its bytes are sent once the gateway has said that it takes them.
+
+        Raises:
+            SourceFailed: it does not answer usefully.
+        """
+        size = len(sending.block)
+        seconds = 2 * self._config.block_timeout_s + size / _LEAST_UPLOAD_BYTES_PER_S
+        where, length = f"ipfs/{cid}", {"Content-Length": str(size)}
+        try:
+            async with asyncio.timeout(seconds):
+                request = self._request("PUT", source, where, length, data=sending.pieces())
+                async with request as answer:
+                    _check_has_room(answer)
+                    return answer.status in (200, 201)
+        except SourceFailed:
+            raise
+        except Exception as error:  # as in `ask`
+            raise SourceFailed(f"{type(error).__name__}: {error}"[:200]) from error
+        finally:
+            self.bytes_up += sending.sent
+
+    @asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        source: GatewaySource,
+        path: str,
+        headers: dict[str, str],
+        data: AsyncGenerator[bytes, None] | None = None,
+    ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
+        """A request whose answer's body does not matter."""
+        proxy = proxy_of(source.url)
+        await self._check_is_abroad(URL(source.url), proxy)
+        if self._config.greet is not None:
+            headers = headers | {"Authorization": self._config.greet(source.url)}
+        async with self._connect().request(
+            method,
+            f"{source.url}/{path}",
+            headers=headers,
+            data=data,
+            allow_redirects=False,
+            proxy=proxy,
+            expect100=data is not None,
+        ) as answer:
+            yield answer
 
     async def body(
         self,
@@ -192,6 +257,27 @@ class GatewayClient:
                 read_bufsize=_READ_BYTES,
             )
         return self._session
+
+
+@dataclass(slots=True)
+class Sending:
+    """A block as it is sent, and how many of its bytes were."""
+
+    block: bytes
+    sent: int = 0
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The block, as far as it is asked for."""
+        for start in range(0, len(self.block), _SENT_BYTES):
+            piece = self.block[start : start + _SENT_BYTES]
+            self.sent += len(piece)
+            yield piece
+
+
+def _check_has_room(answer: aiohttp.ClientResponse) -> None:
+    """Raises SourceBusy where a gateway says that it has none just now."""
+    if answer.status in (429, 503):
+        raise SourceBusy(answer.status, _retry_after_s(answer.headers))
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float:

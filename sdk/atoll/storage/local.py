@@ -178,12 +178,15 @@ class LocalStore:
         return b"".join(self.iter_bytes(cid, max_bytes))
 
     def leaves(self, cid: Cid, max_bytes: int) -> list[Child]:
-        """The leaves of a file of raw leaves, in order; of several none is read.
+        """The leaves of a file of raw leaves of a MiB, in order; of several none is read.
+
+        They are no more than twice what a file of its size has: a few nodes that name a small block
+        again and again would fill the memory.
 
         Raises:
             TooLarge: the file exceeds `max_bytes`.
             NotFound, CorruptBlock: a node, or the only leaf, is missing or damaged.
-            MalformedDag: the blocks are not a file, or it has other leaves.
+            MalformedDag: the blocks are not a file, or it has other leaves, or more of them.
         """
         if cid.codec == RAW:
             # No node says its size; that of the file on this disk is what a torn write left.
@@ -192,7 +195,7 @@ class LocalStore:
                 raise TooLarge(f"{cid} holds {size} bytes, more than the {max_bytes} allowed")
             return [Child(cid, size)]
         children: list[Child] = []
-        for part in iter_parts(self.get_block, cid, max_bytes):
+        for part in iter_parts(self.get_block, cid, max_bytes, V1.chunk_bytes):
             if isinstance(part, bytes):
                 raise MalformedDag(f"{cid} has bytes outside of raw leaves")
             children.append(part)

@@ -7,6 +7,7 @@ before the `Accept` header does; an answer that `Accept` shaped names its own UR
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -22,6 +23,8 @@ _KINDS: Final = {media: kind for kind, media in _FORMATS.items()}
 _CAR_OFFERS: Final = {"version": ("", "1"), "order": ("", "dfs", "unk"), "dups": ("", "y", "n")}
 _FOREVER: Final = "public, max-age=29030400, immutable"
 _MAX_FILENAME: Final = 255
+_MAX_NUMBERS: Final = 4096
+_NUMBERS: Final = re.compile(r"(?P<first>[0-9]{1,12})(?:-(?P<last>[0-9]{1,12}))?")
 
 
 class NotAcceptable(Exception):
@@ -124,6 +127,30 @@ def requested_scope(request: web.BaseRequest) -> tuple[str, Range | None]:
         return "entity", Range.parse(span)
     except ValueError as error:
         raise NotAcceptable(400, str(error)) from error
+
+
+def requested_numbers(request: web.BaseRequest, most: int) -> tuple[int, ...]:
+    """Which pieces of a file are asked for: `numbers=3,17,200-255`, ascending, at most so many.
+
+    Raises:
+        Refusal: it is no such list.
+    """
+    asked = request.query.get("numbers", "")
+    numbers, after = list[int](), -1
+    for part in asked.split(",") if len(asked) <= _MAX_NUMBERS else ():
+        match = _NUMBERS.fullmatch(part)
+        first = int(match["first"]) if match is not None else -1
+        last = int(match["last"] or first) if match is not None else -1
+        if not after < first <= last:
+            break
+        after = last
+        if len(numbers) + last - first >= most:
+            raise NotAcceptable(400, f"at most {most} pieces are shown at once")
+        numbers.extend(range(first, last + 1))
+    else:
+        if numbers:
+            return tuple(numbers)
+    raise NotAcceptable(400, "numbers is a list of ascending numbers and ranges: 3,17,200-255")
 
 
 def requested_part(request: web.BaseRequest, size: int, etag: str) -> slice | None:

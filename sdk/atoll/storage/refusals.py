@@ -7,9 +7,11 @@ at once; a flood beyond that is cut.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 MOST_AT_ONCE: Final = 256
 """Connections that are being told, beside those that are let in."""
@@ -52,3 +54,12 @@ class Refusals:
     def _end(self, transport: asyncio.Transport) -> None:
         self._count -= 1
         transport.abort()
+
+
+def is_defect(record: logging.LogRecord) -> bool:
+    """Whether what aiohttp logs is a defect, and no request that is none.
+
+    Of each such one it would write the bytes and a traceback, and who sends them fill the disk.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)

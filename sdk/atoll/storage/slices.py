@@ -57,7 +57,9 @@ class FileSlices:
 
 def _is_plain(cid: Cid, leaves: list[Child]) -> bool:
     """Whether the file's bytes have this CID wherever they are added, as far as its leaves say."""
-    full, (last,) = leaves[:-1], leaves[-1:]
+    if not leaves:  # what is empty has an empty leaf, and is no node without any
+        return False
+    *full, last = leaves
     chunk = V1.chunk_bytes
     is_cut_alike = all(leaf.file_bytes == chunk for leaf in full) and last.file_bytes <= chunk
     return is_cut_alike and (last.file_bytes > 0 or not full) and root_of(leaves) == cid

@@ -23,7 +23,7 @@ class Spread:
     """Who has a file, who serves it on, and who we are among these.
 
     Attributes:
-        author: the gateway of who made the file.
+        author: the gateway of who made the file; empty where it brings the file to the relays.
         relays: gateways that get the file and serve it on.
         me: our own gateway's URL.
         patience_s: for how long from its beginning a fetch waits for relays, all of them together,
@@ -42,12 +42,21 @@ class Spread:
         relays = frozenset(usable - {normalise_gateway(author)})
         return cls(author, relays, normalise_gateway(me) or "", patience_s)
 
+    @property
+    def is_brought(self) -> bool:
+        """Whether what we ask for is on its way here, and we are no more than to wait for it."""
+        return not self.author and self.me in self.relays
+
     def waited_for(self, digest: bytes) -> tuple[str, ...]:
         """The relays that a block is waited for at, in order; none where we ask its author.
 
         A relay waits for those before it: the first of a block asks the author at once, the second
         when the first does not deliver.
         """
-        turns = sorted(self.relays, key=lambda url: hashlib.sha256(digest + url.encode()).digest())
-        first = turns[:TRIES]
+        first = in_turn(digest, self.relays)[:TRIES]
         return tuple(first[: first.index(self.me)] if self.me in first else first)
+
+
+def in_turn(digest: bytes, urls: Iterable[str]) -> list[str]:
+    """A block's lot: whose turn it is to get it, first one first."""
+    return sorted(urls, key=lambda url: hashlib.sha256(digest + url.encode()).digest())

@@ -262,11 +262,18 @@ class FileWalk:
     One walk is one file. It bounds what a hostile tree can cost: file bytes by `max_bytes`; nodes,
     raw leaves among them, by the file's size, since a tree may repeat one tiny block without end;
     and what nodes hold beside file bytes by their number. Repeats count each time.
+
+    Args:
+        root: the file.
+        max_bytes: how much it may have.
+        leaf_bytes: that each of its leaves has, save the last; None where they may be shorter, a
+            KiB on average.
     """
 
-    def __init__(self, root: Cid, max_bytes: int) -> None:
+    def __init__(self, root: Cid, max_bytes: int, leaf_bytes: int | None = None) -> None:
         self.root = root
         self._max_bytes = max_bytes
+        self._leaf_bytes = leaf_bytes
         self._nodes_left = 0
         self._bytes_left = 0
 
@@ -289,9 +296,7 @@ class FileWalk:
                 raise TooLarge(
                     f"{cid} holds {node.file_bytes} bytes, more than the {self._max_bytes} allowed"
                 )
-            # A leaf has a byte at least, and a node above two below it, save at the file's end.
-            most = 2 * node.file_bytes + MAX_DEPTH
-            self._nodes_left = min(most, 1024 + node.file_bytes // 1024)
+            self._nodes_left = self._most_nodes(node.file_bytes)
             self._bytes_left = _NODE_BYTES * (1 + self._nodes_left)
         elif node.file_bytes != claimed_bytes:
             raise MalformedDag(
@@ -303,16 +308,29 @@ class FileWalk:
             raise MalformedDag(f"{self.root} has more nodes than a file of its size needs")
         return node
 
+    def _most_nodes(self, file_bytes: int) -> int:
+        """Below a root; a node above the leaves has two below it, save at the file's end."""
+        if self._leaf_bytes is not None:
+            return 2 * -(-file_bytes // self._leaf_bytes) + MAX_DEPTH
+        # A leaf has a byte at least.
+        return min(2 * file_bytes + MAX_DEPTH, 1024 + file_bytes // 1024)
 
-def iter_parts(get_block: BlockSource, root: Cid, max_bytes: int) -> Iterator[bytes | Child]:
+
+def iter_parts(
+    get_block: BlockSource, root: Cid, max_bytes: int, leaf_bytes: int | None = None
+) -> Iterator[bytes | Child]:
     """A file's parts in order: bytes, or a raw leaf that has not been looked at.
 
     Whoever reads such a leaf refuses it where it has not the bytes that its parent claims.
 
+    Args:
+        get_block: gives the nodes.
+        root, max_bytes, leaf_bytes: as `FileWalk` has them.
+
     Raises:
         TooLarge, MalformedDag, NotFound, CorruptBlock: as `iter_file`.
     """
-    walk = FileWalk(root, max_bytes)
+    walk = FileWalk(root, max_bytes, leaf_bytes)
     stack: list[tuple[Child | None, int]] = [(None, 0)]
     while stack:
         child, depth = stack.pop()

@@ -15,7 +15,10 @@ being served.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import math
+import sys
+import termios
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -175,3 +178,15 @@ class StrangersShare:
         self._credit = min(most, self._credit + (now - self._counted_at) * rate)
         self._counted_at = now
         return max(0.0, -self._credit / rate)
+
+
+def queued_in_kernel(transport: asyncio.BaseTransport) -> int:
+    """Bytes written that the other side has not acknowledged, where the kernel tells (tcp(7))."""
+    connection = transport.get_extra_info("socket")
+    if sys.platform != "linux" or connection is None or connection.fileno() < 0:
+        return 0
+    try:
+        answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+    except OSError:  # it has just ended
+        return 0
+    return int.from_bytes(answer, sys.byteorder)

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from atoll.errors import StorageError
+from atoll.numerics.shards import Held
 from atoll.numerics.state import Tensors
 from atoll.numerics.state_layout import DOWN, UP
 from atoll.protocol.families import LINEARS
@@ -23,7 +24,7 @@ _PREFIX = "base_model.model."
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
 
-def export_adapters(params: Tensors, lora: LoraSpec, folder: Path) -> None:
+def export_adapters(params: Held, lora: LoraSpec, folder: Path) -> None:
     """Writes `ADAPTER_FILES` into `folder`, which is created; existing ones are replaced.
 
     `PeftModel.from_pretrained(model, folder)` adds them to the model that the job started from.
@@ -40,7 +41,7 @@ def export_adapters(params: Tensors, lora: LoraSpec, folder: Path) -> None:
         raise StorageError(f"cannot write the adapters to {folder}: {error}") from error
 
 
-def merged_weights(params: Tensors, manifest: Manifest, store: LocalStore) -> Tensors:
+def merged_weights(params: Held, manifest: Manifest, store: LocalStore) -> Tensors:
     """W + (alpha / rank) · B·A in fp32 for every target, and the base's other weights as they are.
 
     Raises:
@@ -54,12 +55,12 @@ def merged_weights(params: Tensors, manifest: Manifest, store: LocalStore) -> Te
     return {name: _merged(name, weight, params, lora.scale) for name, weight in weights}
 
 
-def full_weights(params: Tensors, manifest: Manifest, store: LocalStore) -> Tensors:
+def full_weights(params: Held, manifest: Manifest, store: LocalStore) -> Held:
     """A job's model as one set of weights. Raises as `merged_weights`."""
     return params if manifest.lora is None else merged_weights(params, manifest, store)
 
 
-def _merged(name: str, weight: Tensor, params: Tensors, scale: float) -> Tensor:
+def _merged(name: str, weight: Tensor, params: Held, scale: float) -> Tensor:
     linear = name.removesuffix(".weight")
     if linear + DOWN not in params:
         return weight

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from atoll.errors import ManifestError
 from atoll.numerics.held_out_loss import held_out_loss
-from atoll.numerics.state import Tensors
+from atoll.numerics.shards import Held
 from atoll.protocol.manifest import Manifest
 from atoll.storage.local import LocalStore
 from atoll.train.course import open_held_out_tokens
@@ -12,7 +12,7 @@ from atoll.train.data import TokenFile
 from atoll.train.open_base import open_base
 
 
-def evaluate(params: Tensors, manifest: Manifest, store: LocalStore) -> float:
+def evaluate(params: Held, manifest: Manifest, store: LocalStore) -> float:
     """The held-out loss, in nats a target, on the tokens that `data.eval_cid` names.
 
     Raises:

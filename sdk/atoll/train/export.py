@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from atoll.errors import StorageError
-from atoll.numerics.state import Tensors
+from atoll.numerics.shards import Held
 from atoll.protocol.model_spec import ModelSpec
 from atoll.train.belongings import (
     CONFIG,
@@ -46,7 +46,7 @@ FILES = (
 
 
 def export_model(
-    params: Tensors,
+    params: Held,
     spec: ModelSpec,
     belongings: Belongings,
     folder: Path,

@@ -1,193 +1,164 @@
-"""A rank that follows: it computes gradients of what the first rank gives it, and knows no job.
-
-Rule of this file: a follower holds nothing from one step to the next but a frozen base, so that
-one that is gone takes nothing with it. It ends with the process that started it.
-"""
+"""Ranks that follow, as processes: one ends with the process that started it, or with torchrun."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
-from typing import Any, Final
+from secrets import token_hex
+from typing import Final
 
-import numpy.typing as npt
 import structlog
-import torch
-import torch.distributed as dist
-from torch import Tensor
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # theirs
 
-from atoll.numerics.batch import MicroBatch
-from atoll.numerics.frozen_base import Base
-from atoll.numerics.gradients import StepInput
-from atoll.numerics.kernels.interface import Frozen
-from atoll.numerics.memory_plan import MemoryPlan
+from atoll.nested import loads
+from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 from atoll.numerics.ops import operations
-from atoll.numerics.schedule import Recipe
-from atoll.numerics.tensors import Shape
-from atoll.protocol.method_spec import InnerSpec
-from atoll.protocol.model_spec import ModelSpec
-from atoll.train.rank_sums import received_params, send_sums, share_of_sums
+from atoll.train.rank_steps import follow_group
+from atoll.train.rank_wire import FIRST, GPUS_VARIABLE, SILENCE, Group, join, leave
+from atoll.train.torchrun import Torchrun
 
-GPUS_VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
-_INTERFACE: Final = "GLOO_SOCKET_IFNAME"
-READY: Final = "ready"
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Which ranks there are.
-
-    Attributes:
-        meeting: a file that only they can read, where they find each other.
-        silence: after which a rank counts as gone.
-    """
-
-    rank: int
-    size: int
-    meeting: str
-    silence: timedelta
+READY: Final = b"ready"
+_MEETINGS: Final = "meetings"
+"""How many leaders have called, in the store of several hosts."""
+_OVER: Final = "over"
+"""How many services have ended there."""
+_LOOK_SECONDS: Final = 0.1
+_REACH: Final = timedelta(minutes=5)
+"""As long as torchrun's agent may take to answer."""
+_log = structlog.get_logger("atoll.island")
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedStep:
-    """What a step's gradients follow from, beside parameters and base, as it goes to a process.
-
-    Attributes:
-        batch: of each micro-batch ids, targets and weights, and whether it was sampled.
-    """
-
-    model: ModelSpec
-    inner: InnerSpec
-    total_steps: int
-    memory: MemoryPlan
-    shapes: dict[str, Shape]
-    batch: tuple[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], bool], ...]
-    global_step: int
-    dropout_key: tuple[int, int]
-
-    @classmethod
-    def of(cls, given: StepInput, recipe: Recipe, shapes: dict[str, Shape]) -> FollowedStep:
-        batch = tuple(
-            (m.ids.numpy(), m.targets.numpy(), m.weights.numpy(), m.is_sampled) for m in given.batch
-        )
-        return cls(
-            model=recipe.model,
-            inner=recipe.inner,
-            total_steps=recipe.total_steps,
-            memory=recipe.memory,
-            shapes=shapes,
-            batch=batch,
-            global_step=given.global_step,
-            dropout_key=given.dropout_key,
-        )
-
-    def recipe(self, base: Base | None) -> Recipe:
-        ops = operations()
-        return Recipe(self.model, self.inner, self.total_steps, ops, base, self.memory)
-
-    def given(self) -> StepInput:
-        read = torch.from_numpy
-        batch = [
-            MicroBatch(read(ids), read(targets), read(weights), is_sampled)
-            for ids, targets, weights, is_sampled in self.batch
-        ]
-        return StepInput(batch, self.global_step, self.dropout_key)
-
-
-@dataclass(frozen=True, slots=True)
-class FollowedBase:
-    """A frozen base as it goes to a process; nothing where none is needed any more."""
-
-    products: dict[str, tuple[list[npt.NDArray[Any]], tuple[int, ...]]]
-    others: dict[str, npt.NDArray[Any]]
-    scale: float
-
-    @classmethod
-    def of(cls, base: Base) -> FollowedBase:
-        products = {**base.products, _HEAD: base.head}
-        return cls(
-            {name: ([p.cpu().numpy() for p in k.parts], k.widths) for name, k in products.items()},
-            {name: tensor.cpu().numpy() for name, tensor in base.others.items()},
-            base.scale,
-        )
-
-    def base(self) -> Base:
-        device = operations().device
-
-        def placed(array: npt.NDArray[Any]) -> Tensor:
-            return torch.from_numpy(array).to(device)
-
-        products = {
-            name: Frozen(tuple(map(placed, parts)), widths)
-            for name, (parts, widths) in self.products.items()
-        }
-        head = products.pop(_HEAD)
-        others = {name: placed(array) for name, array in self.others.items()}
-        return Base(products, head, others, self.scale)
-
-
-_HEAD: Final = ""
-"""No linear's name."""
-
-
-def join(group: Group) -> None:
-    """Meets the other ranks. Raises RuntimeError where they do not come."""
-    # By no name of this machine's, which may lead to no address, or to one that others reach.
-    os.environ.setdefault(_INTERFACE, "lo0" if sys.platform == "darwin" else "lo")
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{group.meeting}",
-        rank=group.rank,
-        world_size=group.size,
-        timeout=group.silence,
-    )
-
-
-def follow(connection: Connection, group: Group, gpu: str | None) -> None:
-    """Computes what comes, until whoever started this ends or lets it go.
+def follow(connection: Connection, group: Group, file: str, gpu: str | None) -> None:
+    """Follows the process that started this one, until the group is broken.
 
     Args:
-        connection: brings `FollowedBase` and `FollowedStep`; each step's losses go back, before
-            them `READY` when the others can be met, and again when they have been.
+        connection: gets `READY` when the others can be met, and again when they have been.
+        file: where they meet.
         gpu: that this rank has to itself; None where there is no choice.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-    if not structlog.is_configured():
-        # Commands print what programs read on standard output.
-        structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
+    _log_apart()
     if gpu is not None:
         os.environ[GPUS_VARIABLE] = gpu
     operations()
-    connection.send(READY)
-    join(group)
-    connection.send(READY)
-    base: Base | None = None
-    while True:
+    connection.send_bytes(READY)
+    join(group, file=file)
+    connection.send_bytes(READY)
+    try:
+        follow_group()
+    except RuntimeError as error:
+        _log.warning("a rank that follows ends", cause=str(error))
+
+
+def follow_hosts(here: Torchrun, silence: timedelta = SILENCE) -> None:
+    """Follows whatever process leads the ranks that torchrun started, one after another, until the
+    first rank's service is over.
+    """
+    _log_apart()
+    if os.environ.get(DEVICE_VARIABLE, "cpu") != "cpu":
+        gpus = os.environ.get(GPUS_VARIABLE, "")
+        os.environ[GPUS_VARIABLE] = gpus.split(",")[here.host_rank] if gpus else str(here.host_rank)
+    operations()
+    store, met, name = store_of(here), 0, token_hex(8)
+    # torchrun's SIGTERM has a service end as an operator's does: what ended before is another one.
+    over = store.add(_OVER, 0)
+
+    def is_over() -> bool:
+        return store.add(_OVER, 0) != over
+
+    while not is_over():
+        newest = store.add(_MEETINGS, 0)
+        if newest == met:
+            time.sleep(_LOOK_SECONDS)
+            continue
+        met = newest
         try:
-            work = connection.recv()
-        except EOFError:
-            return
-        if isinstance(work, FollowedStep):
-            connection.send(_losses(work, base))
-        else:
-            base = None if work is None else work.base()
+            backend = Meeting(store, met).answered(here.rank, name, is_over)
+            if backend is not None:
+                group = Group(here.rank, here.size, silence, backend)
+                join(group, store=Meeting(store, met).store)
+                follow_group()
+        except RuntimeError as error:
+            _log.warning("the ranks are no group any more", rank=here.rank, cause=str(error))
+        finally:
+            leave()
 
 
-def _losses(step: FollowedStep, base: Base | None) -> list[float]:
-    recipe = step.recipe(base)
-    params = received_params(step.shapes, recipe.ops.device)
-    losses, parts = share_of_sums(params, step.given(), recipe)
-    send_sums(parts)
-    return losses
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A call of a process that leads, which the ranks of all hosts answer.
+
+    torchrun starts ranks anew, and the store stays: a call of a leader that is gone says which
+    processes answered it, and no later one is among them.
+
+    Attributes:
+        every: of all hosts.
+    """
+
+    every: Store
+    number: int
+
+    @classmethod
+    def called(cls, here: Torchrun, backend: str, patience: timedelta) -> Meeting:
+        """A new one that all have answered. Raises RuntimeError where some do not."""
+        store = store_of(here)
+        meeting = cls(store, store.add(_MEETINGS, 1))
+        answers = [meeting._answer(rank) for rank in range(FIRST + 1, here.size)]
+        store.wait(answers, patience)
+        names = [store.get(answer).decode() for answer in answers]
+        store.set(meeting._begun, json.dumps([backend, *names]))
+        return meeting
+
+    def answered(self, rank: int, name: str, is_over: Callable[[], bool]) -> str | None:
+        """The backend of the group, once it begins; None where it does so without this process."""
+        self.every.set(self._answer(rank), name)
+        while not self.every.check([self._begun]):
+            if is_over() or self.every.add(_MEETINGS, 0) != self.number:
+                return None
+            time.sleep(_LOOK_SECONDS)
+        backend, *names = loads(self.every.get(self._begun))
+        return str(backend) if names[rank - FIRST - 1] == name else None
+
+    @property
+    def store(self) -> Store:
+        """Where the group's processes find each other."""
+        return PrefixStore(f"{_MEETINGS}/{self.number}/group", self.every)
+
+    @property
+    def _begun(self) -> str:
+        return f"{_MEETINGS}/{self.number}/begun"
+
+    def _answer(self, rank: int) -> str:
+        return f"{_MEETINGS}/{self.number}/answer/{rank}"
+
+
+def store_of(here: Torchrun) -> Store:
+    """Where the ranks that torchrun started find each other."""
+    store = TCPStore(here.address, here.port, is_master=False, timeout=_REACH)
+    return PrefixStore("atoll", store)
+
+
+def end_hosts(here: Torchrun) -> None:
+    """Lets all ranks that follow end, as the service has, which torchrun is not to start again."""
+    store_of(here).add(_OVER, 1)
+
+
+def _log_apart() -> None:
+    if not structlog.is_configured():
+        # Commands print what programs read on standard output.
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
 
 
 def _end_with(sentinel: int) -> None:

@@ -8,7 +8,8 @@ round (the model) or of the claim (the state). `prove_input` shows whole leaves 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Final, cast
 
 from torch import Tensor
@@ -19,6 +20,7 @@ from atoll.numerics.tensors import chunk_leaves, raw_bytes
 from atoll.numerics.tokens import TokenSource
 from atoll.numerics.trace.imports import TraceSources
 from atoll.protocol.canonical import decode
+from atoll.protocol.checkpoint_commitments import rollouts_digest
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.moves import Opening
 from atoll.protocol.games.trees import (
@@ -31,10 +33,11 @@ from atoll.protocol.games.trees import (
     piece_tree,
     pieces_of,
     siblings_of,
+    top,
 )
 from atoll.protocol.hashing import keccak256, sha256
 from atoll.protocol.program import Source, TraceTemplate
-from atoll.protocol.types import Digest
+from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.train.data import NODE_BYTES, TokenFile
 
 _SHARD_LEVELS: Final = height(SHARD_BYTES // PIECE)
@@ -59,10 +62,11 @@ def prove_input(
             return _Committed(MemoryTree(leaves), sources.tables, PIECE).prove(need)
         case Source.EXPONENTS:
             return Opening(sources.exponents)  # short: the contract hashes all of them
-        case Source.MODEL:
-            return _prove_tensor(sources.model, template, need)
-        case Source.BASE:
-            return _prove_tensor(sources.base, template, need)
+        case Source.SAMPLED:
+            return _prove_sampled(sources, template, need)
+        case Source.MODEL | Source.BASE:
+            tensors = sources.model if source is Source.MODEL else sources.base
+            return _prove_tensor(tensors, template, need)
         case Source.STATE:
             return _prove_tensor(_under_root(sources.state, template.words[2]), template, need)
     raise ValueError(f"{source.name} is not proved here")
@@ -122,6 +126,25 @@ def _prove_tensor(tensors: Mapping[str, Tensor], template: TraceTemplate, need: 
     tree = MemoryTree(chunk_leaves(tensors), hash=sha256)
     data = bytes(raw_bytes(tensors[name]))
     return _Committed(tree, data, CHUNK, first_leaf=template.words[0]).prove(need)
+
+
+def _prove_sampled(sources: TraceSources, template: TraceTemplate, need: Need) -> Opening:
+    """Chunks of a step's ids; the digest before the step and the roots behind it, as a path."""
+    size = template.words[0]
+    raw = bytes(raw_bytes(sources.sampled))
+    steps = [raw[at : at + size] for at in range(0, len(raw), size)]
+    step, inside = divmod(need.offset, size)
+    trees = [MemoryTree(_chunks(ids, template.tail), hash=sha256) for ids in steps]
+    roots = [top(tree, sha256) for tree in trees]
+    before = reduce(rollouts_digest, roots[:step], ZERO_DIGEST)
+    within = Need(need.input, inside, need.length)
+    shown = _Committed(trees[step], steps[step], CHUNK).prove(within)
+    return replace(shown, path=(before, *roots[step + 1 :]))
+
+
+def _chunks(data: bytes, prefix: bytes) -> list[Digest]:
+    parts = (data[at : at + CHUNK] for at in range(0, len(data), CHUNK))
+    return [sha256(prefix + i.to_bytes(8, "big") + part) for i, part in enumerate(parts)]
 
 
 class _TokenBytes:

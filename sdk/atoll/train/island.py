@@ -1,18 +1,20 @@
-"""Ranks: processes of one machine that compute a batch's gradients together, with the bits of one.
+"""Ranks: processes that hold a seat's state together and compute its steps, with the bits of one.
 
-The first rank is the process that trains or replays. For each step it gives the others its
-parameters and the batch; all of them compute gradients of whole runs of micro-batches, add them up
-as `rank_sums` says, and the first goes on with the sums. Nothing else is shared: state, optimiser
-and digests are the first rank's, and so is the second run that finds a machine's faults.
+The first rank is the process that trains or replays. Each rank has some rows of every tensor of the
+state, and of the gradients' sums; `sharded` has the first one's view of them, `rank_steps` what all
+of them do. So a model fits that no single device holds.
 
-Where a rank ends, or is silent for too long, the first lets all others go and computes the step
-alone: that costs time and no bit. The next step starts them anew, a few times.
+The others are started by the first, on its own machine, or by torchrun, on several. Where one ends,
+or is silent for too long, what it held is gone: the first lets all others go, and begins again from
+the last checkpoint (`again_where_ranks_end`), with new ones, a few times, and then alone. What
+torchrun started it ends and starts anew itself, the service too, which does the same.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import time
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import lru_cache
 from multiprocessing import get_context
@@ -20,68 +22,100 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Self
+from typing import Final, Protocol, Self, TypeVar
 
 import structlog
 import torch
-import torch.distributed as dist
 
-from atoll.numerics.frozen_base import Base
-from atoll.numerics.gradients import BatchGradients, Gradients, StepInput, batch_gradients
 from atoll.numerics.kernels.variables import DEVICE_VARIABLE, RANKS_VARIABLE
-from atoll.numerics.schedule import Recipe
-from atoll.numerics.state import Tensors
-from atoll.train.follower import GPUS_VARIABLE, FollowedBase, FollowedStep, Group, follow, join
-from atoll.train.rank_sums import (
-    FIRST,
-    losses_by_micro_batch,
-    received_sums,
-    send_params,
-    share_of_sums,
-)
+from atoll.numerics.ops import operations
+from atoll.numerics.shards import Shape
+from atoll.numerics.state import Holds, in_this_process
+from atoll.protocol.method_spec import InnerSpec
+from atoll.train.follower import Meeting, follow
+from atoll.train.rank_wire import FIRST, GPUS_VARIABLE, SILENCE, Group, backend_of, join, leave
+from atoll.train.sharded import Leader, Placement, RankEnded
+from atoll.train.torchrun import RANKS_OF_TORCHRUN, Torchrun
 
-SILENCE: Final = timedelta(minutes=10)
-"""As long as a rank may take for its part of a step."""
 START_SECONDS: Final = 300
-MOST_STARTS: Final = 4
-"""Of the followers, in a process's life: what ends them again and again ends them for good."""
+_ANSWER: Final = timedelta(minutes=2)
+"""As long as ranks of other hosts may take to answer: torchrun may just be starting them anew."""
+MOST_FAILURES: Final = 4
+"""Of groups, in a process's life: what ends them again and again ends them for good."""
 _log = structlog.get_logger("atoll.island")
 
 
-class _RankGone(RuntimeError):
-    """A follower ended, or did not come."""
+T = TypeVar("T")
 
 
-class Island:
-    """This process as the first of so many ranks; the others are started at the first step.
-
-    A process is of one island at a time: torch has one group of all ranks.
-    """
-
-    def __init__(self, ranks: int, silence: timedelta = SILENCE) -> None:
-        self._ranks, self._silence = ranks, silence
-        self._followers: _Followers | None = None
-        self._starts = 0
-
-    def gradients(self, params: Tensors, given: StepInput, recipe: Recipe) -> BatchGradients:
-        """As `batch_gradients`, bit for bit."""
-        is_shared = self._ranks > 1 and len(given.batch) > 1
-        if is_shared and (self._followers or self._starts < MOST_STARTS):
-            try:
-                return self._started().gradients(params, given, recipe)
-            except (RuntimeError, OSError, EOFError) as error:
-                self.end()
-                _log.error(
-                    "a rank ended: this process computes the step alone",
-                    step=given.global_step,
-                    cause=str(error),
-                    next_step="look for why it ended, as memory; fewer ranks need less of it",
-                )
-        return batch_gradients(params, given, recipe)
+class _Followers(Protocol):
+    """The other ranks."""
 
     @property
     def processes(self) -> list[int]:
-        """The followers' ids."""
+        """Those that this process started."""
+
+    def meet(self) -> None:
+        """Waits until all are there. Raises RuntimeError where they do not come."""
+
+    def end(self) -> None:
+        """Lets them go."""
+
+
+class Island:
+    """This process as the first of so many ranks, whom it meets when there is something to hold.
+
+    A process is of one island at a time: torch has one group of all ranks.
+
+    Args:
+        here: what torchrun says of this process, where it started the others; None to start them.
+        device: where the first rank's rows lie; None for where operations run.
+    """
+
+    def __init__(
+        self,
+        ranks: int,
+        silence: timedelta = SILENCE,
+        here: Torchrun | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        self._ranks, self._silence, self._here, self._device = ranks, silence, here, device
+        self._followers: _Followers | None = None
+        self._leader: Leader | None = None
+        self._failures = 0
+
+    @property
+    def size(self) -> int:
+        """Ranks that hold a state together."""
+        return 1 if self.is_alone else self._ranks
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this process does without others, as there are none, or they ended too often."""
+        return self._ranks == 1 or self._failures >= MOST_FAILURES
+
+    def holds(self, shapes: Mapping[str, Shape], inner: InnerSpec, *, apart: str = "") -> Holds:
+        """What the groups of a state are put into: with all ranks, or here where there is but one.
+
+        Args:
+            shapes: of the parameters.
+            inner: how they are stepped.
+            apart: a folder for moments that lie in files, or beside a GPU; empty for memory.
+
+        Raises:
+            RankEnded: the ranks do not come; `again_where_ranks_end` tries once more.
+        """
+        if self.is_alone:
+            return in_this_process
+        return Placement(self._met(), shapes, inner, apart)
+
+    def most_bytes(self) -> list[int]:
+        """Of the state and the sums, that each rank has held at once, since it was met."""
+        return [] if self._leader is None else self._leader.most_bytes()
+
+    @property
+    def processes(self) -> list[int]:
+        """The followers' ids, of those that this process started."""
         return self._followers.processes if self._followers else []
 
     def __enter__(self) -> Self:
@@ -91,86 +125,118 @@ class Island:
         self.end()
 
     def end(self) -> None:
-        """Ends the followers; another step would start them anew."""
+        """Lets the followers go, with what they hold; another state would meet them anew."""
         followers, self._followers = self._followers, None
+        leader, self._leader = self._leader, None
+        if leader is not None:
+            leader.end()
         if followers is not None:
             followers.end()
 
-    def _started(self) -> _Followers:
-        if self._followers is None:
-            self._starts += 1
-            self._followers = _Followers(self._ranks, self._silence)
-            self._followers.meet()
-        return self._followers
+    def _met(self) -> Leader:
+        leader = self._leader
+        # Who follows takes a silence like this for the end, as it has to: nobody else tells it.
+        patience = self._silence.total_seconds() / 2
+        if leader is not None and not leader.holds_something:
+            self.end() if time.monotonic() - leader.heard > patience else None
+        if self._leader is None:
+            try:
+                self._meet()
+            except (RuntimeError, OSError, EOFError) as error:
+                self._failed(str(error))
+                raise RankEnded(f"a rank did not come: {error}") from error
+            device = operations().device if self._device is None else self._device
+            self._leader = Leader(device, self._silence, self._failed)
+        return self._leader
+
+    def _meet(self) -> None:
+        here, silence = self._here, self._silence
+        followers: _Followers = (
+            _Started(self._ranks, silence) if here is None else _Hosts(here, silence)
+        )
+        self._followers = followers
+        followers.meet()
+        _log.info("all ranks have met", ranks=self._ranks)
+
+    def _failed(self, cause: str) -> None:
+        self.end()
+        self._failures += 1
+        _log.error(
+            "a rank ended, and what it held is gone",
+            alone_from_now_on=self.is_alone,
+            cause=cause,
+            next_step="look for why it ended, as memory; more ranks need less of it, each",
+        )
 
 
-class _Followers:
-    """Processes that follow this one."""
+def again_where_ranks_end(work: Callable[[], T]) -> T:
+    """Does some work, and again where a rank ended in it, from what it kept; at last alone."""
+    while True:
+        try:
+            return work()
+        except RankEnded as error:
+            _log.warning("begins again from the last checkpoint", cause=str(error))
+
+
+class _Started:
+    """Processes that this one starts."""
 
     def __init__(self, ranks: int, silence: timedelta) -> None:
         self._ranks, self._silence = ranks, silence
         self._all: list[tuple[BaseProcess, Connection]] = []
-        self._base: Base | None = None
 
     @property
     def processes(self) -> list[int]:
         return [process.pid or 0 for process, _ in self._all]
 
     def meet(self) -> None:
-        """Starts them, and waits until all are there."""
-        context, silence = get_context("spawn"), self._silence
+        context, backend = get_context("spawn"), backend_of(self._ranks)
         with TemporaryDirectory(prefix="atoll-ranks-") as folder:
-            meeting = str(Path(folder) / "meeting")
+            file = str(Path(folder) / "meeting")
             for rank in range(FIRST + 1, self._ranks):
                 here, there = context.Pipe()
-                group = Group(rank, self._ranks, meeting, silence)
-                arguments = (there, group, _gpu_of(rank))
+                group = Group(rank, self._ranks, self._silence, backend)
+                arguments = (there, group, file, _gpu_of(rank))
                 process: BaseProcess = context.Process(target=follow, args=arguments, daemon=True)
                 process.start()
                 there.close()
                 self._all.append((process, here))
             self._await_all()
-            join(Group(FIRST, self._ranks, meeting, silence))
+            join(Group(FIRST, self._ranks, self._silence, backend), file=file)
             self._await_all()  # who has yet to meet others reads the file
-
-    def gradients(self, params: Tensors, given: StepInput, recipe: Recipe) -> BatchGradients:
-        if recipe.base is not self._base:
-            self._send(None if recipe.base is None else FollowedBase.of(recipe.base))
-            self._base = recipe.base
-        shapes = {name: tuple(tensor.shape) for name, tensor in params.items()}
-        self._send(FollowedStep.of(given, recipe, shapes))
-        send_params(params)
-        mine, parts = share_of_sums(params, given, recipe)
-        gradients = received_sums(params, parts)
-        seconds = self._silence.total_seconds()
-        by_rank = [mine, *(self._received(*each, seconds) for each in self._all)]
-        losses = losses_by_micro_batch(len(given.batch), recipe.inner, by_rank)
-        return BatchGradients(losses, gradients)
 
     def end(self) -> None:
         for process, connection in self._all:
             process.kill()
             process.join()
             connection.close()
-        if dist.is_initialized():
-            with suppress(RuntimeError):  # of a group that is broken
-                dist.destroy_process_group()
+        leave()
 
     def _await_all(self) -> None:
         for process, connection in self._all:
-            self._received(process, connection, START_SECONDS)
+            there = wait([connection, process.sentinel], START_SECONDS)
+            if connection not in there:
+                raise RuntimeError(f"rank with process {process.pid} is not there")
+            connection.recv_bytes()
 
-    def _send(self, what: FollowedBase | FollowedStep | None) -> None:
-        for _, connection in self._all:
-            connection.send(what)
 
-    @staticmethod
-    def _received(process: BaseProcess, connection: Connection, seconds: float) -> list[float]:
-        there = wait([connection, process.sentinel], seconds)
-        if connection not in there:
-            raise _RankGone(f"rank with process {process.pid} is not there")
-        losses: list[float] = connection.recv()
-        return losses
+class _Hosts:
+    """Processes that torchrun started beside this one's service."""
+
+    def __init__(self, here: Torchrun, silence: timedelta) -> None:
+        self._here, self._silence = here, silence
+
+    @property
+    def processes(self) -> list[int]:
+        return []
+
+    def meet(self) -> None:
+        backend = backend_of(self._here.host_size)
+        meeting = Meeting.called(self._here, backend, _ANSWER)
+        join(Group(FIRST, self._here.size, self._silence, backend), store=meeting.store)
+
+    def end(self) -> None:
+        leave()
 
 
 def _gpu_of(rank: int) -> str | None:
@@ -183,8 +249,10 @@ def _gpu_of(rank: int) -> str | None:
 
 
 def ranks_here() -> int:
-    """Of each process that trains or replays, as its operator says."""
+    """On this machine, of each process that trains or replays, as its operator says."""
     count = os.environ.get(RANKS_VARIABLE, "")
+    if count == str(RANKS_OF_TORCHRUN) and (here := Torchrun.here()) is not None:
+        return here.host_size
     return int(count) if count.isdigit() and int(count) else 1
 
 
@@ -195,12 +263,14 @@ def ranks_on(device: torch.device) -> int:
     return -(-ranks_here() // max(1, torch.cuda.device_count()))
 
 
-def gradients_here() -> Gradients | None:
-    """What computes gradients with all ranks; None where there is one."""
-    ranks = ranks_here()
-    return None if ranks == 1 else _island(ranks).gradients
+def island_here() -> Island:
+    """This process with its ranks; by itself where there is one."""
+    here = Torchrun.here()
+    if os.environ.get(RANKS_VARIABLE, "") == str(RANKS_OF_TORCHRUN):
+        return _island(1 if here is None else here.size, here)
+    return _island(ranks_here())
 
 
 @lru_cache(maxsize=1)
-def _island(ranks: int) -> Island:
-    return Island(ranks)
+def _island(ranks: int, here: Torchrun | None = None) -> Island:
+    return Island(ranks, here=here)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from atoll.numerics.generate import Generator
 from atoll.numerics.ops import operations
-from atoll.numerics.state import Tensors
+from atoll.numerics.shards import Held
 from atoll.protocol.manifest import Manifest
 from atoll.storage.local import LocalStore
 from atoll.train.continue_text import Sampling, continue_text, ends_of
@@ -15,7 +15,7 @@ from atoll.train.tokenizer import open_belongings, open_tokenizer
 
 
 def continue_by_job(
-    params: Tensors,
+    params: Held,
     manifest: Manifest,
     store: LocalStore,
     prompt: str,

@@ -14,7 +14,7 @@ from tempfile import NamedTemporaryFile
 import torch
 from torch import Tensor
 
-from atoll.numerics.tensors import Shape
+from atoll.numerics.shards import Shape
 
 
 class MappedTensors:

@@ -42,6 +42,7 @@ from atoll.protocol.manifest import InitSpec, Manifest
 from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.types import ZERO_DIGEST, SeatIndex
+from atoll.train.token_trace import token_trace
 
 MAX_TIMED = 3_000_000
 """Parameters up to which a model is timed itself."""
@@ -90,6 +91,8 @@ class Measured(TypedDict):
     timed_parameters: int
     update_bytes: int
     generation_seconds: float
+    token_seconds: float
+    token_moves: int
 
 
 def measure(manifest: Manifest) -> Measured:
@@ -109,6 +112,7 @@ def measure(manifest: Manifest) -> Measured:
     shapes = trained_shapes(manifest)
     rounds = (UpdateLayout.of(manifest, shapes, r) for r in range(manifest.codec.fragments))
     generation = by_operations * inner.batch * _sequence_seconds(trial, manifest.task)
+    token = token_trace(manifest)
     return {
         "step_seconds": step * by_operations * inner.micro_batches + generation,
         "segment_seconds": besides * by_size,
@@ -116,6 +120,8 @@ def measure(manifest: Manifest) -> Measured:
         "timed_parameters": param_count(timed),
         "update_bytes": max(each.encoded_length for each in rounds),
         "generation_seconds": generation,
+        "token_seconds": token.seconds,
+        "token_moves": token.moves,
     }
 
 

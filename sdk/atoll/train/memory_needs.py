@@ -40,11 +40,16 @@ _SUMS: Final = 3 << 26
 """Of a product in two slices, some rows at a time (`kernels.linear`): the head's."""
 
 
-def plan_for(manifest: Manifest, room: int) -> MemoryPlan:
-    """What steps have to do for want of memory where there are so many bytes of it."""
-    sizes = _Sizes(manifest)
+def plan_for(manifest: Manifest, room: int, ranks: int = 1) -> MemoryPlan:
+    """What steps have to do for want of memory where each of some ranks has so many bytes."""
+    sizes = _Sizes(manifest, ranks)
     fitting = (plan for plan in PLANS if START_BYTES + sizes.steps(plan) <= room)
     return next(fitting, LEAN)
+
+
+def rank_bytes(manifest: Manifest, ranks: int, plan: MemoryPlan = ROOMY) -> int:
+    """What a step holds at its fullest at each of some ranks."""
+    return START_BYTES + _Sizes(manifest, ranks).steps(plan)
 
 
 def state_fits(manifest: Manifest, room: int) -> bool:
@@ -119,9 +124,12 @@ class _Sizes:
         numerators: of a section as it is merged; change: of the first one as it is kept.
         base: the model that adapters are added to, and what freezing its largest weight takes.
         logits: of a micro-batch, with what is computed of them at once.
+
+    Args:
+        ranks: that hold a seat's state together.
     """
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest, ranks: int = 1) -> None:
         trained, model = trained_count(manifest), manifest.model
         slots = len(manifest.outer.properties.slots)
         largest = max(prod(shape) for shape in trained_shapes(manifest).values())
@@ -140,6 +148,7 @@ class _Sizes:
         self.change = self.numerators if codec.fineness is None else trained
         self.base = 0 if manifest.lora is None else _frozen_bytes(manifest)
         self._manifest, self._largest, self._tokens = manifest, largest, tokens
+        self._ranks = ranks
 
     def steps(self, plan: MemoryPlan) -> int:
         """What a step holds at its fullest: one state, and the gradients' sums.
@@ -147,20 +156,39 @@ class _Sizes:
         Beside these there is, as the backward pass of a micro-batch begins, what it needs, with the
         head; as it ends the embedding's sums; and then what the optimiser makes of the largest
         tensor, and the reference's, where the step is run twice.
+
+        Of several ranks each has a share of the state and of the sums, and a layer's gradients, or
+        a lane's, before they are sent; and the weights that are gathered.
         """
         manifest, largest = self._manifest, self._largest
         inner, slots = manifest.inner, self.state // self.model
         # A layer's gradients are there before they are added, and a lane's sum beside the lanes'.
         lanes = 2 if inner.lane < inner.micro_batches else 1
-        sums = lanes * self.model + self.layer if inner.micro_batches > 1 else 0
+        sums = lanes * self._share(self.model) + self.layer if inner.micro_batches > 1 else 0
+        if self._ranks > 1 and inner.lane > 1 and not plan.recomputes_layers:
+            sums += self.model
         # The head's weight, whose integers and gradient are there, is the largest or its size; the
         # reference, which runs a step once more, has such integers in fp64.
         head = (2 + _NUMBER + 2 * _NUMBER) * largest if manifest.lora is None else 0
         kept = self._tokens * _kept_of_a_token(manifest.model, plan) + self.logits + head
-        gradients = self.model + (2 + 1) * _NUMBER * largest
-        optimised = self.model + 2 * slots * _NUMBER * largest
-        model = self.model if manifest.codec.carries_params else 0  # that a fragment is mixed with
-        return self.base + self.held(plan) + max(sums + kept, gradients, optimised) + model
+        model = self._share(self.model)
+        gradients = model + (2 + 1) * _NUMBER * largest
+        optimised = model + 2 * slots * _NUMBER * largest
+        mixed = model if manifest.codec.carries_params else 0  # that a fragment is mixed with
+        held = self._share(self.held(plan)) + self._gathered(plan)
+        return self.base + held + max(sums + kept, gradients, optimised) + mixed
+
+    def _gathered(self, plan: MemoryPlan) -> int:
+        """Weights of other ranks' rows: linears as integers, all or a layer's, and the ends."""
+        if self._ranks == 1 or self._manifest.lora is not None:
+            return 0 if self._ranks == 1 else self.model
+        model = self._manifest.model
+        ends = _NUMBER * model.vocab * model.width * (1 if model.tied else 2)
+        linears = self.layer if plan.recomputes_layers else self.model - ends
+        return ends + linears // _NUMBER
+
+    def _share(self, count: int) -> int:
+        return -(-count // self._ranks)
 
     def held(self, plan: MemoryPlan) -> int:
         """Of a seat's state what is in memory."""

@@ -16,19 +16,21 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
 from atoll.numerics.kernels.interface import CPU
 from atoll.numerics.schedule_tables import table_parts
 from atoll.numerics.segment import Course
-from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.state import GlobalState, SeatState, in_this_process
 from atoll.numerics.step import StepResult, state_roots, step_in_place
 from atoll.numerics.tensors import raw_bytes
 from atoll.numerics.trace.build.whole import program_of
-from atoll.numerics.trace.imports import ImportContext, TraceSources
+from atoll.numerics.trace.imports import ImportContext, TraceSources, nothing_sampled
 from atoll.numerics.trace.program_tree import Program
+from atoll.numerics.trace.rollout_operations import tokens_of
 from atoll.numerics.trace.run import node_digest, run
-from atoll.protocol.checkpoint_commitments import StateRoots, StepWork, float_bytes
+from atoll.protocol.checkpoint_commitments import StateRoots, step_bytes
 from atoll.protocol.claims import ModelRoots, ProgramHeader
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.moves import Opening, ProgramPart
@@ -41,9 +43,10 @@ from atoll.storage.local import LocalStore
 from atoll.train.checkpoints import DISPUTED
 from atoll.train.course import open_course
 from atoll.train.input_proofs import prove_input
+from atoll.train.island import again_where_ranks_end
 from atoll.train.judge_task import JudgeTask
 from atoll.train.open_base import read_weights
-from atoll.train.resume import checkpoints_of, state_after
+from atoll.train.resume import Resumed, checkpoints_of, reached_after
 from atoll.train.seat_task import NO_DOMAIN, TrainTask
 from atoll.train.stored_states import read_global_state
 
@@ -127,7 +130,7 @@ class OwnRun:
         )
         self._held: _ClaimStart | None = None
         self._records: tuple[_StepRecord, ...] | None = None
-        self._traces: dict[int, OwnTrace] = {}
+        self._traces: dict[tuple[int, int | None], OwnTrace] = {}
 
     # --- memory ---
 
@@ -156,12 +159,12 @@ class OwnRun:
             self._held = _ClaimStart(replace(course, model=model), model)
         return self._held
 
-    def _reached(self) -> SeatState:
+    def _reached(self) -> Resumed:
         """What the claim begins with; of an update proof the last state.
 
-        It is made anew for each use, as steps are in place: `state_after` reads what it kept. It is
-        run, and never asked of the other player, who has it and may withhold it. That both players
-        come to the same one is agreed: what came before is as it has to be.
+        It is made anew for each use, as steps are in place: `reached_after` reads what it kept. It
+        is run, and never asked of the other player, who has it and may withhold it. That both
+        players come to the same one is agreed: what came before is as it has to be.
         """
         task = self._task
         seat_task = TrainTask(
@@ -174,7 +177,14 @@ class OwnRun:
             earlier=task.earlier,
         )
         kept = checkpoints_of(seat_task, self._store, last_part=DISPUTED)
-        return state_after(seat_task, task.segment + task.is_update_proof, self._store, kept)
+        segments = task.segment + task.is_update_proof
+
+        def reached() -> Resumed:
+            there = reached_after(seat_task, segments, self._store, kept)
+            # A game's steps and traces are this process's alone.
+            return replace(there, states=[there.states.pop().held_by(in_this_process)])
+
+        return again_where_ranks_end(reached)
 
     # --- the steps ---
 
@@ -196,21 +206,22 @@ class OwnRun:
     def _run_steps(self) -> Iterator[_StepRecord]:
         """After a step that is not finite there is nothing, written as zeros."""
         inner = self._manifest.inner
-        silent = _StepRecord(ZERO_DIGEST, bytes(8 + 4 * inner.micro_batches))
-        state, end = self._reached(), self._first + inner.segment
+        header = self._program.header
+        silent = _StepRecord(ZERO_DIGEST, bytes(8 + header.loss_bytes * header.micro_batches))
+        state, end = self._reached().states.pop(), self._first + inner.segment
         for step in range(self._first, end):
             result = self._step(state, step)
             if result.diverged:
-                yield _StepRecord(ZERO_DIGEST, _work_bytes(result.work))
+                yield _StepRecord(ZERO_DIGEST, step_bytes(result.work))
                 yield from [silent] * (end - 1 - step)
                 return
             state = result.state
-            yield _StepRecord(state_roots(state).digest(), _work_bytes(result.work))
+            yield _StepRecord(state_roots(state).digest(), step_bytes(result.work))
 
     def _step(self, state: SeatState, step: int) -> StepResult:
         course = self._start().course
         state = course.begin(state, step)
-        result = step_in_place(state, course.input(step), course.recipe)
+        result = step_in_place(state, course.input_of(step, state), course.recipe)
         # What the trace and the update proof read lies on the CPU.
         state = result.state.on(CPU)
         return replace(result, state=state if result.diverged else course.end(state))
@@ -243,20 +254,36 @@ class OwnRun:
             step = self._first + self._manifest.inner.segment
         else:
             self._part = self._program.header.step_part(task.round, step)
-        for other in self._traces.keys() - {step}:
-            self._traces[other].let_go()
-        if step not in self._traces:
-            self._traces[step] = self._trace_of(step)
-            self._traces[step].again = partial(self._sources, step)
-        return self._traces[step]
+        return self._traced(step)
 
-    def _trace_of(self, step: int) -> OwnTrace:
-        return OwnTrace(self._program, self._part, self._sources(step))
+    def token_trace(self, step: int, token: int) -> OwnTrace:
+        """The run of a token that a step of the round samples."""
+        header = self._program.header
+        self._part = header.generation_part(header.step_part(self._task.round, step))
+        return self._traced(step, token)
 
-    def _sources(self, step: int) -> TraceSources:
-        """What the trace of a step, or of the update proof, reads."""
-        start = self._start()
-        course, model, state = start.course, start.model, self._reached()
+    def _traced(self, step: int, token: int | None = None) -> OwnTrace:
+        for other in self._traces:
+            if other[0] != step:
+                self._traces[other].let_go()
+        key = (step, token)
+        if key not in self._traces:
+            self._traces[key] = self._trace_of(step, token)
+            self._traces[key].again = partial(self._sources, step, token)
+        return self._traces[key]
+
+    def _trace_of(self, step: int, token: int | None) -> OwnTrace:
+        return OwnTrace(self._program, self._part, self._sources(step, token))
+
+    def _sources(self, step: int, token: int | None = None) -> TraceSources:
+        """What the trace of a step, of a token of it, or of the update proof reads."""
+        of_step = self._traces.get((step, None))
+        if token is not None and of_step is not None and of_step.sources is not None:
+            # What the step's own trace reads, so that nothing is run and sampled once more.
+            context = replace(of_step.sources.context, token=token)
+            return replace(of_step.sources, context=context)
+        start, reached = self._start(), self._reached()
+        course, model, state = start.course, start.model, reached.states.pop()
         # An update proof begins with the last state itself. The states between are made again, each
         # in the memory of the one before it.
         for before in range(self._first, self._first if self._task.is_update_proof else step):
@@ -271,6 +298,7 @@ class OwnRun:
             roots=state_roots(state),
             model=model.params_root(),
             exponents=sha256(exponents),
+            token=token,
         )
         return TraceSources(
             context=context,
@@ -280,7 +308,20 @@ class OwnRun:
             base=dict(self._weights()) if self._manifest.lora is not None else {},
             model=model.params,
             exponents=exponents,
+            generated=self._generated(state, step),
+            sampled=torch.frombuffer(bytearray(reached.progress.sampled), dtype=torch.int32)
+            if reached.progress.sampled
+            else nothing_sampled(),
         )
+
+    def _generated(self, state: SeatState, step: int) -> Tensor:
+        """What a step samples, where it does."""
+        if self._task.is_update_proof or self._manifest.task is None:
+            return nothing_sampled()
+        course = self._start().course
+        rollouts = course.input_of(step, course.begin(state, step)).rollouts
+        assert rollouts is not None  # a job with a task samples
+        return tokens_of(rollouts.signed, rollouts.below).flatten()
 
     def _tables(self) -> bytes:
         manifest = self._manifest
@@ -289,12 +330,6 @@ class OwnRun:
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:
         return read_weights(self._manifest.init, self._manifest.model, self._store)
-
-
-def _work_bytes(work: StepWork) -> bytes:
-    """Norm and losses as the chain has them; of a step that is not finite, too."""
-    losses = b"".join(float_bytes(">f", loss) for loss in work.losses)
-    return float_bytes(">d", work.norm) + losses
 
 
 class OwnTrace:
@@ -322,6 +357,11 @@ class OwnTrace:
         self._sources = None
         self._bytes.clear()
 
+    @property
+    def sources(self) -> TraceSources | None:
+        """What it reads, unless it let go of that."""
+        return self._sources
+
     def _read(self) -> TraceSources:
         if self._sources is None:
             self._sources = self.again()
@@ -334,7 +374,7 @@ class OwnTrace:
 
     @property
     def context(self) -> bytes:
-        """The twelve words that the game knows of it."""
+        """The words that the game knows of it."""
         return self._read().context.to_bytes()
 
     @property

@@ -142,13 +142,17 @@ class _Comparison:
 
     Attributes:
         seconds: wall time of every segment that was run.
-        work_tags: plain, of the audited round's segments that are as revealed.
     """
 
     def __init__(self, run: SegmentRunner) -> None:
         self._run = run
         self.seconds: list[float] = []
-        self.work_tags: list[Digest] = []
+        self._work_tags: dict[int, Digest] = {}
+
+    @property
+    def work_tags(self) -> tuple[Digest, ...]:
+        """Of each once, though a rank that ended had some run again."""
+        return tuple(tag for _, tag in sorted(self._work_tags.items()))
 
     def earlier(self, claimed: RevealedRound) -> SegmentRunner:
         """Of a round that comes before the audited one."""
@@ -171,7 +175,7 @@ class _Comparison:
 
         def ran(states: list[SeatState], index: int, course: Course) -> SegmentRun:
             segment = compare(states, index, course)
-            self.work_tags.append(segment.work_tag)
+            self._work_tags[index] = segment.work_tag
             return segment
 
         return ran
@@ -222,7 +226,7 @@ class _Audit:
             )
         except _Mismatch as differs:
             return SeatReplay(
-                work_tags=tuple(comparison.work_tags),
+                work_tags=comparison.work_tags,
                 mismatch_at=differs.segment,
                 own=differs.own,
                 seconds=math.fsum(comparison.seconds),
@@ -232,7 +236,7 @@ class _Audit:
         for progress, state in last if is_right else ():
             carry(task, self.store, _name_of((*claimed.earlier, claimed)))(progress, state)
         return SeatReplay(
-            work_tags=tuple(comparison.work_tags),
+            work_tags=comparison.work_tags,
             mismatch_at=None if is_right else claimed.checkpoint_commitments.segments,
             own=trained.update_root,
             seconds=math.fsum(comparison.seconds),
@@ -274,9 +278,10 @@ class _Audit:
             states.append(segment.state)
             sampled += segment.sampled_bytes
             del segment
-        model = model_of(task, self.store)
-        closed = close_round(task.manifest, model, states[0], task.dither, sampled=sampled)
-        update = closed[0]
+        # Nor is the model kept: it has no name here.
+        update, _ = close_round(
+            task.manifest, model_of(task, self.store), states[0], task.dither, sampled=sampled
+        )
         ours = root_of_update(update)
         if ours != claimed.update_root:
             raise _Mismatch(task.round_id.round, claimed.checkpoint_commitments.segments, ours)

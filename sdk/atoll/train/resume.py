@@ -44,6 +44,7 @@ from atoll.train.seat_task import (
     run_alone,
     tasks_before,
 )
+from atoll.train.sharded import RankEnded
 from atoll.train.stored_states import read_seat_state, seat_state_bytes
 
 log = structlog.get_logger("atoll.train")
@@ -154,8 +155,8 @@ def checkpoints_of(
     return checkpoints
 
 
-def state_after(task: TrainTask, segments: int, store: LocalStore, kept: Checkpoints) -> SeatState:
-    """The state after so many of a task's segments, run again for a game about the next one.
+def reached_after(task: TrainTask, segments: int, store: LocalStore, kept: Checkpoints) -> Resumed:
+    """Where so many of a task's segments lead, run again for a game about the next one.
 
     Args:
         kept: where to go on from, and what is reached is kept: the allowance of a player that is
@@ -174,7 +175,7 @@ def state_after(task: TrainTask, segments: int, store: LocalStore, kept: Checkpo
         del segment
         if is_finite:
             kept.write(progress, states[0].pieces(), size)
-    return states.pop()
+    return Resumed(states, progress)
 
 
 def hand_over(task: TrainTask, segment: int, store: LocalStore, kept: Checkpoints) -> None:
@@ -183,7 +184,7 @@ def hand_over(task: TrainTask, segment: int, store: LocalStore, kept: Checkpoint
     Its clock has room for one replay of the round, and there may be as many games as liars.
     """
     for before in kept.before(segment + 1)[:1]:
-        with suppress(StorageError, MalformedState):
+        with suppress(StorageError, MalformedState, RankEnded):
             state = read_seat_state(task.manifest, before.state, store)
             disputed = checkpoints_of(task, store, last_part=DISPUTED)
             disputed.write(before, state.pieces(), seat_state_bytes(task.manifest))
@@ -233,7 +234,7 @@ def carry(task: TrainTask, store: LocalStore, revealed: bytes = b"") -> LastStat
             if not store.has_room(2 * size) and store.has_room(size):
                 kept.supersede()  # it will do with the older one's room
             kept.write(progress, state.pieces(), size)
-        except StorageError as error:  # as where the disk is full, and takes no change of a pin
+        except (StorageError, RankEnded) as error:  # as where the disk is full
             log.warning("no state is carried", round=round_id.round, cause=str(error))
 
     return write

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from atoll.numerics.codec.grid_rounding import NonFiniteDeltaError
 from atoll.numerics.pieces import root_of_update
@@ -24,6 +25,7 @@ from atoll.numerics.update_proof import close_round
 from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.storage.local import LocalStore
+from atoll.train.island import again_where_ranks_end
 from atoll.train.resume import NOTHING_KEPT, Keeping, resumed, round_start_of
 from atoll.train.seat_task import SegmentRunner, TrainTask, course_of, model_of, run_alone
 
@@ -93,6 +95,19 @@ def train_round(
         NotFound, CorruptBlock: something needed is not in the store.
         MalformedState, MalformedDataset: what is there is not of this job.
     """
+    work = partial(_train_round, task, store, run, keeping, is_enough=is_enough, opened=opened)
+    return again_where_ranks_end(work)
+
+
+def _train_round(
+    task: TrainTask,
+    store: LocalStore,
+    run: SegmentRunner,
+    keeping: Keeping,
+    *,
+    is_enough: Callable[[int], bool],
+    opened: Callable[[TrainTask, LocalStore], SeatState],
+) -> TrainedRound:
     # θ ← θ(t−1). In a list of one, which whoever trains on empties: two names for the state would
     # keep it while the next is made.
     start = resumed(task, store, keeping.checkpoints, opened=opened)
@@ -135,7 +150,8 @@ def _pseudo_gradient(
     difference says nothing against them.
     """
     with suppress(NonFiniteDeltaError):
-        # Nobody else has the model, so that it is let go once the difference is written.
-        model, last = model_of(task, store), states.pop()
-        return close_round(task.manifest, model, last, task.dither, sampled=sampled)[0]
+        # No name holds the model here, so that it is let go once the difference is written.
+        return close_round(
+            task.manifest, model_of(task, store), states.pop(), task.dither, sampled=sampled
+        )[0]
     return b""

@@ -15,8 +15,7 @@ from atoll.protocol.types import Address, Digest, Domain, RoundId, SeatIndex
 from atoll.storage.local import LocalStore
 from atoll.train.course import open_course
 from atoll.train.earlier import EarlierRound
-from atoll.train.island import gradients_here
-from atoll.train.memory_room import seat_allocator
+from atoll.train.memory_room import holds_here, seat_allocator
 from atoll.train.stored_states import read_global_state
 
 NO_DOMAIN: Final = Domain(0, Address("0x" + "00" * 20))
@@ -78,8 +77,9 @@ def tasks_before(task: TrainTask) -> Iterator[TrainTask]:
 
 def model_of(task: TrainTask, store: LocalStore) -> GlobalState:
     """What the round starts from, as far as the update proof needs it."""
+    params = holds_here(task.manifest, store)("params")
     cid = task.global_state_cid
-    return read_global_state(task.manifest, cid, store, outer=False, moments=False)
+    return read_global_state(task.manifest, cid, store, outer=False, moments=False, params=params)
 
 
 def course_of(task: TrainTask, store: LocalStore) -> Course:
@@ -88,7 +88,6 @@ def course_of(task: TrainTask, store: LocalStore) -> Course:
     course = open_course(
         manifest, data_seed=task.data_seed, seat=task.seat, round=task.round_id.round, store=store
     )
-    course = replace(course, gradients=gradients_here())
     if not manifest.codec.carries_params:
         return course
     return replace(course, model=model_of(task, store))
@@ -96,7 +95,8 @@ def course_of(task: TrainTask, store: LocalStore) -> Course:
 
 def open_with(task: TrainTask, store: LocalStore, carried_states: list[SeatState]) -> SeatState:
     """What the task's round opens with; the seat's own state, if it is there, is taken out."""
-    model = read_global_state(task.manifest, task.global_state_cid, store, outer=False)
+    manifest, cid, holds = task.manifest, task.global_state_cid, holds_here(task.manifest, store)
+    model = read_global_state(manifest, cid, store, outer=False, params=holds("params"))
     carried_state = carried_states.pop() if carried_states else None
-    allocate = seat_allocator(task.manifest, store)
-    return open_round(task.manifest, model, carried_state, allocate=allocate)
+    allocate = seat_allocator(manifest, store)
+    return open_round(manifest, model, carried_state, allocate=allocate, holds=holds)

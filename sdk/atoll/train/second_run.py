@@ -15,19 +15,19 @@ from dataclasses import replace
 import torch
 
 from atoll.errors import MachineFault
-from atoll.numerics.gradients import BatchGradients, Gradients, StepInput, batch_gradients
+from atoll.numerics.gradients import BatchGradients, StepInput
 from atoll.numerics.kernels.graphs import Graphs
 from atoll.numerics.ops import reference_operations
-from atoll.numerics.optimisers import Stepped, Update
+from atoll.numerics.optimisers import OtherBits
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.segment import Course, SegmentRun, StepRunner, run_segment
 from atoll.numerics.state import SeatState
 from atoll.numerics.step import (
-    Stepper,
     StepResult,
     finish_step,
+    gradients_of,
+    norm_of,
     step_in_place,
-    stepped,
 )
 from atoll.numerics.tensors import tree_root
 from atoll.protocol.checkpoint_commitments import StepWork, work_tag
@@ -100,10 +100,7 @@ def _by_reference(recipe: Recipe) -> Recipe:
     return replace(recipe, ops=reference_operations(recipe.ops.device))
 
 
-def _reference_step(
-    state: SeatState, given: StepInput, recipe: Recipe, _: Gradients | None
-) -> StepResult:
-    # By this process alone: what other ranks do wrong is found as well.
+def _reference_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
     state, reference = state.on(recipe.ops.device), _by_reference(recipe)
     return finish_step(state, _reference_gradients(state, given, reference), given, reference)
 
@@ -112,9 +109,9 @@ def _reference_gradients(state: SeatState, given: StepInput, reference: Recipe) 
     # The GPU also holds what the fast run captured. An error that is still being handled would hold
     # what the first try had made.
     with suppress(torch.OutOfMemoryError):
-        return batch_gradients(state.params, given, reference)
+        return gradients_of(state.params, given, reference)
     Graphs.let_go()
-    return batch_gradients(state.params, given, reference)
+    return gradients_of(state.params, given, reference)
 
 
 def _checked(drawn: set[int] | None) -> StepRunner:
@@ -124,44 +121,26 @@ def _checked(drawn: set[int] | None) -> StepRunner:
     kept, and the optimiser's two results are compared parameter by parameter.
     """
 
-    def run(
-        state: SeatState, given: StepInput, recipe: Recipe, gradients: Gradients | None
-    ) -> StepResult:
+    def run(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
         step = given.global_step
         if drawn is not None and step not in drawn:
-            return step_in_place(state, given, recipe, gradients)
+            return step_in_place(state, given, recipe)
         state, reference = state.on(recipe.ops.device), _by_reference(recipe)
-        expected = _digest_of(_reference_gradients(state, given, reference), reference)
-        batch = (gradients or batch_gradients)(state.params, given, recipe)
-        if _digest_of(batch, recipe) != expected:
+        expected = _digest_of(state, _reference_gradients(state, given, reference), reference)
+        batch = gradients_of(state.params, given, recipe)
+        if _digest_of(state, batch, recipe) != expected:
             raise _step_fault(step)
-        return finish_step(state, batch, given, recipe, stepper=_compared(step, reference))
+        try:
+            return finish_step(state, batch, given, recipe, reference=reference)
+        except OtherBits as error:
+            raise _step_fault(step) from error
 
     return run
 
 
-def _compared(step: int, reference: Recipe) -> Stepper:
-    """The optimiser's step, which has to be the reference's."""
-
-    def both(optimiser: str, update: Update) -> Stepped:
-        expected = stepped(optimiser, replace(update, recipe=reference))
-        result = stepped(optimiser, update)
-        if not _same_bits(result, expected):
-            raise _step_fault(step)
-        return result
-
-    return both
-
-
-def _same_bits(result: Stepped, expected: Stepped) -> bool:
-    (p, slots), (other, others) = result, expected
-    pairs = [(p, other), *((slots[slot], others[slot]) for slot in others)]
-    return all(torch.equal(a.view(torch.int32), b.view(torch.int32)) for a, b in pairs)
-
-
-def _digest_of(batch: BatchGradients, recipe: Recipe) -> tuple[Digest, Digest]:
+def _digest_of(state: SeatState, batch: BatchGradients, recipe: Recipe) -> tuple[Digest, Digest]:
     """Losses, norm and gradients; NaN equals itself."""
-    norm = recipe.ops.global_norm(batch.gradients.values())
+    norm = norm_of(state.params, batch.gradients, recipe)
     return tree_root(batch.gradients), work_tag([StepWork(norm, batch.losses)])
 
 

@@ -84,9 +84,9 @@ class StoredMerge:
         """The spots that a secret draws."""
         return drawn(self.layout, secret)
 
-    def spans(self, spot: Spot) -> list[slice]:
-        """Where in every update's bytes a spot lies."""
-        return self.layout.updates.spans(spot.section, spot.span(self.layout))
+    def pieces_of(self, spot: Spot) -> tuple[int, ...]:
+        """The numbers of the pieces in which a spot lies in every update."""
+        return self.layout.updates.pieces_at(spot.section, spot.span)
 
     def applied(self, spots: Sequence[Spot], updates: Mapping[int, ByteSlices]) -> GlobalState:
         """The state that the merged update moves to.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from atoll.numerics.shards import Held
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.state_layout import max_state_bytes, moment_layout, seat_layout, trained_shapes
 from atoll.numerics.tensors import ByteSource, in_memory
 from atoll.protocol.manifest import Manifest
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
-from atoll.train.memory_room import global_allocator, seat_allocator
+from atoll.train.memory_room import global_allocator, holds_here, seat_allocator
 
 
 def read_global_state(
@@ -18,12 +19,14 @@ def read_global_state(
     *,
     outer: bool = True,
     moments: bool = True,
+    params: Held | None = None,
 ) -> GlobalState:
     """Raises MalformedState unless the blob is a global state of the manifest's job.
 
     Args:
         outer: false leaves the outer optimiser's slots out, two thirds of the state.
         moments: false leaves the merged moments out.
+        params: takes the parameters; None for a mapping of this process.
     """
     source, shapes = _source(cid, manifest, store), trained_shapes(manifest)
     state = GlobalState.from_bytes(
@@ -31,6 +34,7 @@ def read_global_state(
         shapes,
         outer=outer,
         moments=moments,
+        params=params,
         allocate=global_allocator(manifest, store) if outer else in_memory,
     )
     state.check_moments(moment_layout(manifest))
@@ -40,7 +44,8 @@ def read_global_state(
 def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore) -> SeatState:
     """Raises MalformedState unless the blob is a seat state of the manifest's job."""
     source, layout = _source(cid, manifest, store), seat_layout(manifest)
-    return SeatState.from_bytes(source, layout, allocate=seat_allocator(manifest, store))
+    allocate, holds = seat_allocator(manifest, store), holds_here(manifest, store)
+    return SeatState.from_bytes(source, layout, allocate=allocate, holds=holds)
 
 
 def seat_state_bytes(manifest: Manifest) -> int:

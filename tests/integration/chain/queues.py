@@ -12,6 +12,7 @@ from tests.integration.chain.local_anvil import Anvil
 from atoll.chain.contracts import AtollChain
 from atoll.chain.txconfig import QueueConfig
 from atoll.chain.txqueue import TxQueue
+from atoll.chain.txstatus import TxStatus
 from atoll.protocol.types import Address
 
 SOMEONE = Address("0x000000000000000000000000000000000000bEEF")
@@ -38,6 +39,13 @@ async def running(queue: TxQueue) -> AsyncIterator[TxQueue]:
         with suppress(asyncio.CancelledError):
             await task
         queue.close()
+
+
+def status_of(queue: TxQueue, key: str = "pay") -> TxStatus:
+    """Of a transaction that the queue was given."""
+    status = queue.status(key)
+    assert status is not None
+    return status
 
 
 async def nonce_of(chain: AtollChain, account: LocalAccount) -> int:

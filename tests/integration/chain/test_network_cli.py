@@ -43,6 +43,8 @@ def test_deploy_show_verify(key: Path, tmp_path: Path, anvil: Anvil) -> None:
     done = run("deploy", "--out", out, "--yes", *options)
     known = Deployment.load(out)
     assert done["ok"]
+    requests = {path.stem for path in (tmp_path / "deployment.sources").iterdir()}
+    assert requests == {f"{name}.{address}" for name, address in known.addresses.items()}
     assert {c["contract"] for c in done["contracts"]} == set(known.addresses)
     shown = run("show", "--deployment", out)
     assert shown["addresses"] == dict(known.addresses)

@@ -173,3 +173,13 @@ def test_doctor_says_what_the_key_on_this_machine_could_lose(owned: Owned) -> No
     owned.owner("stake", "owner", "accept")
     assert owned.finding(owned.cold.lower()).level == "ok"
     assert owned.cold in owned.finding().text
+
+
+def test_a_node_names_its_delegate_and_takes_it_back(owned: Owned) -> None:
+    """By its own key, whoever owns it; the same twice, and one that was named before, too."""
+
+    for delegate in (WALLET, WALLET, THIEF, WALLET, Address("0x" + "00" * 20)):
+        done = owned.node("judge", "delegate", delegate)
+        assert (done["account"], done["delegate"].lower()) == (owned.hot, delegate.lower())
+    with pytest.raises(ConfigError, match="names its delegate itself"):
+        owned.owner("judge", "delegate", THIEF)

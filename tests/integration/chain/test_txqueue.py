@@ -14,7 +14,15 @@ import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil, until
-from tests.integration.chain.queues import EAGER, SOMEONE, Clock, nonce_of, outbid, running
+from tests.integration.chain.queues import (
+    EAGER,
+    SOMEONE,
+    Clock,
+    nonce_of,
+    outbid,
+    running,
+    status_of,
+)
 
 from atoll.chain.call import Call
 from atoll.chain.contracts import AtollChain
@@ -155,8 +163,7 @@ async def test_a_race_that_is_lost_in_the_block_is_told(
         anvil.mine()
         with pytest.raises(TransactionFailed, match="transfer reverted: ERC20InsufficientBalance"):
             await queue.wait("pay")
-        status = queue.status("pay")
-    assert status is not None
+        status = status_of(queue)
     assert status.state is TxState.REVERTED
     assert status.gas_used
 
@@ -251,8 +258,7 @@ async def test_a_stuck_transaction_is_sent_again_for_more(
     assert int(second["maxFeePerGas"], 16) * 8 > int(first["maxFeePerGas"], 16) * 9
     anvil.mine()
     await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
+    status = status_of(queue)
     assert (status.state, status.tx_hash) == (TxState.MINED, second["hash"])
     assert await chain.token_balance(SOMEONE) == 5
     queue.close()
@@ -303,9 +309,7 @@ async def test_the_fee_cap_is_never_exceeded(
     assert int(pending["maxFeePerGas"], 16) <= 2 * base
     with pytest.raises(ChainError, match="fee cap"):
         await queue.bump("pay")
-    status = queue.status("pay")
-    assert status is not None
-    assert status.message == "stuck at the fee cap"
+    assert status_of(queue).message == "stuck at the fee cap"
     queue.close()
 
 
@@ -315,8 +319,7 @@ async def test_above_the_fee_cap_the_queue_holds_back(
     queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", replace(EAGER, fee_cap=1))
     await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
     await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
+    status = status_of(queue)
     assert (status.state, status.nonce) == (TxState.QUEUED, None)
     assert "above the fee cap" in status.message
     queue.close()
@@ -341,8 +344,7 @@ async def test_a_call_gone_wrong_while_stuck_is_replaced_by_nothing(
     assert empty["to"].lower() == accounts[0].address.lower()
     anvil.mine()
     await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
+    status = status_of(queue)
     assert status.state is TxState.REVERTED
     assert "transfer reverted" in status.message
     queue.close()

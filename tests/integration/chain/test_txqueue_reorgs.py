@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil
-from tests.integration.chain.queues import EAGER, SOMEONE, Clock, nonce_of, outbid, running
+from tests.integration.chain.queues import (
+    EAGER,
+    SOMEONE,
+    Clock,
+    nonce_of,
+    outbid,
+    running,
+    status_of,
+)
 
 from atoll.chain import rpc
 from atoll.chain.contracts import AtollChain
@@ -56,21 +64,17 @@ async def test_a_reorg_takes_a_transaction_back_and_it_is_sent_again(
     await queue.pump()
     anvil.mine()
     await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
+    status = status_of(queue)
     assert (status.state, status.confirmations) == (TxState.MINED, 2)
     anvil.automine(False)
     anvil.ask("anvil_reorg", 2, [])
     assert await chain.token_balance(SOMEONE) == 0
     await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
+    status = status_of(queue)
     assert (status.state, status.confirmations) == (TxState.SENT, 0)
     anvil.mine()
     await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
-    assert status.state is TxState.MINED
+    assert status_of(queue).state is TxState.MINED
     assert await chain.token_balance(SOMEONE) == 5
     queue.close()
 
@@ -104,15 +108,12 @@ async def test_a_receipt_of_a_block_that_a_reorg_took_back_is_none(
     with monkeypatch.context() as patch:
         patch.setattr(chain, "receipt", late)
         await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
+    status = status_of(queue)
     assert (status.state, status.confirmations) == (TxState.SENT, 0)
     await look_twice(queue, clock)
     anvil.mine()
     await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
-    assert status.has_effect
+    assert status_of(queue).has_effect
     assert await chain.token_balance(SOMEONE) == 5
     queue.close()
 
@@ -165,9 +166,7 @@ async def test_a_nonce_taken_by_another_program_is_survived(
     for _ in range(6):
         anvil.mine()
         await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
-    assert status.state is TxState.MINED
+    assert status_of(queue).state is TxState.MINED
     assert await chain.token_balance(SOMEONE) == 5
     assert queue.has_signed(lost["hash"])
     queue.close()
@@ -198,14 +197,12 @@ async def test_a_nonce_counts_as_another_programs_only_where_its_block_says_so(
         for _ in range(20):
             anvil.mine()
             await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
+    status = status_of(queue)
     assert (status.state, status.nonce) == (TxState.SENT, nonce)
     for _ in range(4):
         anvil.mine()
         await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
+    status = status_of(queue)
     assert (status.state, status.nonce) == (TxState.MINED, nonce + 1)
     assert await chain.token_balance(SOMEONE) == 5
     queue.close()
@@ -229,13 +226,9 @@ async def test_a_receipt_that_is_late_is_not_a_second_payment(
         for _ in range(8):
             await queue.pump()
             anvil.mine()
-    status = queue.status("pay")
-    assert status is not None
-    assert status.state is TxState.SENT
+    assert status_of(queue).state is TxState.SENT
     await queue.pump()
-    status = queue.status("pay")
-    assert status is not None
-    assert status.has_effect
+    assert status_of(queue).has_effect
     assert await chain.token_balance(SOMEONE) == 5
     queue.close()
 

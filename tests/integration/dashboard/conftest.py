@@ -25,6 +25,8 @@ from atoll.dashboard.network_document import network_document
 from atoll.job.figures import RoundFigures
 from atoll.job.ledger.overview import Beside, GasSpent, Sample
 from atoll.protocol.losses import loss_bytes
+from atoll.protocol.task_spec import TaskSpec
+from atoll.service.duties.sampled import Sampled
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,32 @@ def job(ended: Script) -> dict[str, Any]:
     losses += [RoundFigures(2, certified=loss_bytes(4.25), computed=loss_bytes(4.5))]
     told = document_of(ended, names=names_of(ended), figures=losses, beside=beside)
     return told | {"measured": MEASURED}
+
+
+@pytest.fixture(scope="module")
+def rewarded(ended: Script) -> dict[str, Any]:
+    """Of a job that learns by rewards."""
+    reward = {
+        "kind": "answer", "weight": 1000, "opening": "", "closing": "", "least": 0, "most": 0
+    }  # fmt: skip
+    task = TaskSpec.model_validate(
+        {
+            "prompts": 42_000,
+            "prompt_tokens": 12,
+            "answer_bytes": 4,
+            "group": 8,
+            "new_tokens": 16,
+            "ends": [2],
+            "rewards": [reward],
+        }
+    )
+    beside = Beside(manifest=make_manifest().model_copy(update={"task": task}))
+    figures = [
+        RoundFigures(0, held_out_reward=0.064),
+        RoundFigures(1, sampled=Sampled(0.128, 9.5, 0.624), held_out_reward=0.192),
+        RoundFigures(2, sampled=Sampled(0.344, 7.5, 0.872), held_out_reward=0.408),
+    ]
+    return document_of(ended, names=names_of(ended), figures=figures, beside=beside)
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,7 @@ WANTED: dict[str, str] = {
     "grid": r"^(text|cid|block|log)$",
     "rounds": r"^(cost_wei|round|phase|train|reveal|merge)$",
     "losses": r"^wei$",
-    "curve": r"^(certified|own)$",
+    "curve": r"^(certified|own|reward|length|spread|held_out_reward)$",
     "games": r"^(text|bond_wei|outcome)$",
     "log": r"^text$",
     "measured": r"",
@@ -294,3 +294,35 @@ async def test_losses_that_differ_in_their_last_bit_are_drawn(
     assert await tab.run(CANVAS) > 500
     assert await tab.run(READOUT) != ""
     assert tab.complaints == []
+
+
+async def test_a_job_that_learns_by_rewards_shows_them(
+    tab: Tab, rewarded: dict[str, Any], tmp_path: Path
+) -> None:
+    await show(tab, rewarded, tmp_path)
+    shown = await shown_in(tab, rewarded)
+    fields = ("reward", "length", "spread", "held_out_reward")
+    wanted = {("curve", i, name) for i in range(3) for name in fields}
+    missing = {path for path in wanted - shown if at(rewarded, list(path)) is not None}
+    assert missing == set()
+    assert {("what", "task", name) for name in ("prompts", "group", "new_tokens")} <= shown
+    head = await tab.run("document.getElementById('head').innerText")
+    assert "34.4 %" in head
+    assert "held out 40.8 %" in head
+    assert "answers to 42,000 prompts" in head
+    await tab.run("document.querySelector('#reward-curve .chart').focus()")
+    await tab.press("Home")
+    readout = "document.querySelector('#reward-curve .readout').textContent"
+    assert await tab.run(readout) == "after 0 rounds: nothing counted · 6.4 % held out"
+    await tab.press("ArrowRight")
+    assert await tab.run(readout) == (
+        "after 1 rounds: 12.8 % of the reward · 9.5 tokens · 62.4 % of groups with an advantage"
+        " · 19.2 % held out"
+    )
+
+
+async def test_a_job_of_text_shows_no_rewards(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    await show(tab, job, tmp_path)
+    assert await tab.run("document.getElementById('rewards')") is None

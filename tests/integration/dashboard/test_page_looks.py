@@ -110,7 +110,7 @@ async def test_a_wide_page_has_two_columns(
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [380, 1100])
-@pytest.mark.parametrize("kind", ["job", "member", "network"])
+@pytest.mark.parametrize("kind", ["job", "rewarded", "member", "network"])
 async def test_it_fits_and_complains_of_nothing(
     tab: Tab, request: pytest.FixtureRequest, kind: str, width: int, dark: bool, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.judge.costs import MOST
 from tests.judge.table import CODE_LIMIT, Table, table
-from tests.judge.trials import positions, refute, survive
+from tests.judge.trials import lies, positions, refute, survive
 
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.games.game_machine import Outcome
@@ -27,14 +27,14 @@ def judges() -> Iterator[Table]:
 @pytest.mark.parametrize("op", Op, ids=lambda op: op.name)
 def test_a_wrong_bit_is_refuted_and_a_right_one_is_not(judges: Table, op: Op) -> None:
     """At one of the nine positions of `places`; `bench/judge.py --parts trials` plays all."""
-    found = list(positions(op))
-    wrong, right = np.random.default_rng((SEED, op)).integers(0, len(found), 2)
-    played = refute(judges, next(NUMBERS), found[wrong])
+    wrong, right = list(lies(op)), list(positions(op))
+    rng = np.random.default_rng((SEED, op))
+    played = refute(judges, next(NUMBERS), wrong[rng.integers(len(wrong))])
     assert played is not None
     assert played.outcome is Outcome.HOLDER_LOST
     assert played.proof_gas <= MOST
     if op % 3 == SEED % 3:
-        survived = survive(judges, next(NUMBERS), found[right])
+        survived = survive(judges, next(NUMBERS), right[rng.integers(len(right))])
         assert survived.outcome is Outcome.CHALLENGER_LOST
 
 

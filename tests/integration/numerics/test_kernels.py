@@ -95,24 +95,25 @@ def test_the_merges_passes_are_built_by_the_same_means(
         merging.kernels.cache_clear()
 
 
-def test_what_a_large_step_leaves_free_goes_back() -> None:
+def test_what_a_step_leaves_free_goes_back_before_blocks_that_the_heap_has_no_place_for() -> None:
     """In a process of its own: blocks that lie between others that stay."""
     code = """
 from pathlib import Path
 import torch
-from atoll.numerics.kernels.freed_memory import give_back_freed_memory, keep_freed_memory
+from atoll.numerics.kernels.freed_memory import keep_freed_memory, make_room_for
 
 def resident():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmRSS"))
 
 assert keep_freed_memory()
-print(give_back_freed_memory())
+small, large = torch.empty(1 << 20), torch.empty(1 << 24)
+print(make_room_for([small, large]))
 blocks = [torch.ones(1 << 20) for _ in range(160)]
 kept = blocks[::2]
 del blocks
 before = resident()
-print(give_back_freed_memory(), before - resident() >= 300)
+print(make_room_for([small, small]), make_room_for([small, large]), before - resident() >= 300)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["False", "True", "True"], done.stderr
+    assert done.stdout.split() == ["False", "False", "True", "True"], done.stderr

@@ -62,7 +62,8 @@ class Chain:
         token = self.deploy("AtollToken", owner, 10**9 * TOKEN, 18)
         self.token, self.policy = token, self.deploy(policy)
         delays, policies = (7 * 86_400, 2 * 86_400, LONGEST_GAME), [self.policy.address]
-        config = self.deploy("Config", token.address, owner, PARAMS, *delays, policies)
+        fixed = (*delays, self.deploy("HistoryBeacon").address)
+        config = self.deploy("Config", token.address, owner, PARAMS, *fixed, policies)
         self.config = config
         self.stakes = self.deploy("Stakes", config.address)
         judge = self.deploy("Judge", [])
@@ -81,11 +82,14 @@ class Chain:
         audits = self.audits.address
         self.late_votes = self.deploy("LateVotes", rounds, members, audits)
         late_votes = self.late_votes.address
+        derived = self.deploy("DerivedStrikes", rounds, members, jobs).address
+        self.strikes = self.deploy("Strikes", rounds, members, jobs, derived)
+        strikes = self.strikes.address
         claims = self.claims = self.deploy("Claims", rounds, members, jobs, audits)
         for contract, others in (
             (self.stakes, (members, jobs)),
-            (self.rounds, (members, audits, late_votes)),
-            (self.members, (rounds, audits, late_votes, claims.address, game.address)),
+            (self.rounds, (members, audits, late_votes, strikes)),
+            (self.members, (rounds, audits, late_votes, claims.address, strikes, game.address)),
             (self.audits, (game.address,)),
             (claims, (game.address,)),
             (game, (claims.address,)),

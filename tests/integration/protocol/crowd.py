@@ -172,7 +172,8 @@ class Crowd(CrowdAudits):
 
     def _expect(self, running: OpenRound, verdict: Verdict, signers: list[Address]) -> None:
         """What follows in the same block may speak of the round as settled."""
-        record = record_of(self.view, running, verdict.excluded)
+        certificate = running.digest_of(verdict)
+        record = record_of(self.view, running, verdict.excluded, certificate)
         if not any(record.audit_seed):
             return
         slots = map(SlotIndex, bits(running.committee))
@@ -180,7 +181,7 @@ class Crowd(CrowdAudits):
         event = Settled(
             self.job,
             running.round,
-            running.digest_of(verdict),
+            certificate,
             verdict,
             record.available,
             Bitmap(sum(1 << p for p in signed)),

@@ -244,6 +244,8 @@ class CrowdAudits(CrowdJob):
         if open_ and rng.random() < 0.4:
             one = rng.choice(open_)
             return (self.someone(), game, "timeout", (one.id,))
+        if rng.random() < 0.3:
+            return self._owed(settled_round)
         try:
             said = SeatStatements.of(
                 self.view,
@@ -264,3 +266,28 @@ class CrowdAudits(CrowdJob):
         if rng.random() < 0.2:
             return (who, game, "crowdedOut", (evidence,))
         return (who, game, "challenge", (evidence, bond))
+
+    def _owed(self, settled_round: SettledRound) -> Sent | None:
+        """What an auditor said of a seat, by itself or by another."""
+        said = [
+            (id, report, entry)
+            for id, report in settled_round.opened_reports.items()
+            for entry in report.entries
+            if not entry.is_valid
+        ]
+        if not said:
+            return None
+        id, report, entry = self.rng.choice(said)
+        try:
+            statements = SeatStatements.of(
+                self.view, settled_round.round, entry.seat, MODEL, PROGRAM
+            )
+            is_update_proof = entry.at == statements.segments
+            evidence = statements.evidence(
+                entry.at - is_update_proof, is_update_proof=is_update_proof
+            )
+        except (ProtocolError, IndexError):
+            return None
+        who = self.view.verifiers[id].account if self.rng.random() < 0.8 else OUTSIDER
+        bond = self.terms.provider_bond // 10
+        return (who, self.chain.game, "challengeOwed", (evidence, bond, id, report.to_bytes()))

@@ -162,10 +162,11 @@ def _audit_report(
 def _games(chain: Chain, view: JobView) -> Iterator[Compared]:
     for game in view.games.values():
         (said,) = chain.call(chain.game, "gameOf", game.id)
-        yield (game.id, "bond"), said[10], game.bond
-        yield (game.id, "outcome"), said[7], game.decided or game.outcome
-        yield (game.id, "open"), said[6] < OVER, game.is_open
-        yield (game.id, "phase"), said[6], _phase(game)
+        yield (game.id, "bond"), said[11], game.bond
+        yield (game.id, "owed"), said[3], game.is_owed
+        yield (game.id, "outcome"), said[8], game.decided or game.outcome
+        yield (game.id, "open"), said[7] < OVER, game.is_open
+        yield (game.id, "phase"), said[7], _phase(game)
         yield (game.id, "deadline"), chain.call(chain.game, "deadlineOf", game.id)[0], game.deadline
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.property.train.test_island import bits, given, recipe
+import torch.distributed as dist
+from tests.property.train.test_island import bits, given, recipe, together
 from tests.property.train.test_one_state import start_of
 
 from atoll.numerics.gradients import batch_gradients
@@ -17,9 +18,18 @@ SHARED: Final[Task[[], tuple[bool, list[int]]]] = Task("test-shared-gradients.v1
 @SHARED.runs
 def shared() -> tuple[bool, list[int]]:
     """Whether all ranks have the bits of one, and the processes of those that follow."""
-    how = recipe(2)
-    params = start_of(how, None).params
-    together = island.gradients_here()
-    assert together is not None
-    is_same = bits(together(params, given(), how)) == bits(batch_gradients(params, given(), how))
-    return is_same, island._island(island.ranks_here()).processes
+    how, here = recipe(2), island.island_here()
+    assert not here.is_alone
+    params = dict(start_of(how, None).params)
+    expected = bits(batch_gradients(params, given(), how))
+    return bits(together(here, params, given(), how)) == expected, here.processes
+
+
+ON_HOSTS: Final[Task[[], tuple[bool, int]]] = Task("test-gradients-on-hosts.v1", __name__)
+
+
+@ON_HOSTS.runs
+def on_hosts() -> tuple[bool, int]:
+    """Whether all ranks have the bits of one, and how many are there behind that."""
+    is_same, _ = shared()
+    return is_same, dist.get_world_size() if dist.is_initialized() else 1

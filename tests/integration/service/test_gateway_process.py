@@ -9,8 +9,8 @@ import os
 import select
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, closing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from atoll.chain.keys import sign_typed
 from atoll.errors import ConfigError
 from atoll.protocol.types import Address, Domain
 from atoll.service import gateway_process
-from atoll.service.gateway_process import GatewayProcess, GatewaySpec, Serves
+from atoll.service.gateway_process import GatewayFiles, GatewayProcess, GatewaySpec, Serves
 from atoll.service.greeting import Greeter
 from atoll.service.journal import Journal
 from atoll.service.log_files import log_from
@@ -234,11 +234,71 @@ async def test_a_store_that_cannot_be_used_is_one_clear_error(
 async def test_members_are_who_it_is_told(gateway: GatewayProcess) -> None:
     greeter = Greeter(Address(ACCOUNT.address), Domain(CHAIN, ROUNDS), partial(sign_typed, ACCOUNT))
     assert not await outlives_strangers(gateway, greeter(gateway.url))
-    gateway.admit([ACCOUNT.address])
+    gateway.admit([ACCOUNT.address], GatewayFiles())
     for _ in range(100):  # until the child has read it
         if await outlives_strangers(gateway, greeter(gateway.url)):
             return
     pytest.fail("a member is taken for a stranger")
+
+
+async def test_it_takes_the_files_that_it_is_told_to_expect(
+    gateway: GatewayProcess, spec: GatewaySpec
+) -> None:
+    block = b"an update"
+    cid = Cid.of(block)
+
+    async def put() -> int:
+        url = f"{gateway.url}/ipfs/{cid}"
+        async with aiohttp.ClientSession() as session, session.put(url, data=block) as answer:
+            return answer.status
+
+    assert await put() == 409
+    gateway.admit([], GatewayFiles(accepted={cid: len(block)}))
+    assert await answered(put) == 201
+    assert LocalStore(spec.store).get_block(cid) == block
+    assert gateway.pid is not None
+    os.kill(gateway.pid, signal.SIGKILL)
+    assert await answered(put) == 200  # the next child is told the same
+
+
+async def test_it_shows_members_pieces_of_the_files_that_it_is_told_of(
+    gateway: GatewayProcess, store: LocalStore
+) -> None:
+    block = b"an update"
+    cid, other = store.add_bytes(block), store.add_bytes(b"no update")
+    greeter = Greeter(Address(ACCOUNT.address), Domain(CHAIN, ROUNDS), partial(sign_typed, ACCOUNT))
+
+    async def shown(of: Cid, before: int = 0) -> tuple[int, bytes]:
+        """What the child answers, once that is another than before."""
+        for _ in range(600):
+            answer = await asked_once(of)
+            if answer[0] != before:
+                return answer
+            await asyncio.sleep(0.1)
+        pytest.fail(f"it answers {before} for a minute")
+
+    async def asked_once(of: Cid) -> tuple[int, bytes]:
+        url, headers = f"{gateway.url}/pieces/{of}?numbers=0", greeting
+        async with aiohttp.ClientSession(headers=headers) as http, http.get(url) as answer:
+            return answer.status, await answer.read()
+
+    greeting = {"Authorization": greeter(gateway.url)}
+    assert (await shown(cid))[0] == 403
+    gateway.admit([ACCOUNT.address], GatewayFiles(shown={cid: len(block)}))
+    assert await shown(cid, before=403) == (200, block)
+    assert (await shown(other))[0] == 404
+    gateway.admit([ACCOUNT.address], GatewayFiles(shown={other: len(block)}))
+    assert await shown(other, before=404) == (200, b"no update")
+    assert (await shown(cid))[0] == 404
+
+
+async def answered(put: Callable[[], Awaitable[int]]) -> int:
+    """What a child says that listens, and has read what it is to expect."""
+    while True:
+        with suppress(aiohttp.ClientError):
+            if (status := await put()) != 409:
+                return status
+        await asyncio.sleep(0.05)
 
 
 async def outlives_strangers(gateway: GatewayProcess, greeting: str) -> bool:

@@ -34,6 +34,7 @@ from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import InitSpec, Manifest, NumericsSpec
 from atoll.protocol.method_spec import TensorExponents
 from atoll.protocol.model_spec import LoraSpec
+from atoll.protocol.optimisers import INNER_OPTIMISERS
 
 SEATS, LENGTHS = 3, (4, 24, 128, 500)
 RATES = ("0.000001", "0.0001", "0.01")
@@ -41,20 +42,19 @@ MODEL = small_model()
 LORA = LoraSpec(rank=4, alpha="16", targets=tuple(LINEARS))
 TOKENS = np.frombuffer(TEXT.encode(), dtype=np.uint8)
 SGD = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0", "weight_decay": "0"}
-INNER = {
-    "adamw": {"optimizer": "adamw"},
-    "lion": {"optimizer": "lion"},
+INNER = {name: {"optimizer": name} for name in INNER_OPTIMISERS} | {
     "muon": {"optimizer": "muon", "momentum": "0.95"},
     "sgd": SGD,
     "momentum": SGD | {"momentum": "0.9"},
 }
+"""Every optimiser, with other values than the usual ones where those say little."""
 DENSE = tuple(DENSE_CODECS)
 CODECS_OF = dict.fromkeys(INNER, DENSE) | {"adamw": (*DENSE, "sparse")}
 EXACT = {(name, codec) for name in INNER for codec in ("grid8", "fp32")}
 """Of whose updates nearly all is kept; the others drop a part of any update, whatever its grid."""
 OTHERS = (-6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6)
 """Grids that are tried beside the first, in exponents."""
-OF_BEST = {"adamw": 0.9, "lion": 0.8, "muon": 0.9, "sgd": 0.8, "momentum": 0.8}
+OF_BEST = dict.fromkeys(INNER, 0.8) | {"adamw": 0.9, "muon": 0.9}
 """Of what the best grid keeps, where the codec drops a part of any update. Few of SGD's values have
 most of its squared length, and a grid is a power of two: its codecs have more to lose by one. All
 of Lion's move alike, so that one bit loses by the step between two of a block's scales."""

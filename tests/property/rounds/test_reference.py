@@ -103,7 +103,7 @@ def test_a_second_run_has_the_room_of_what_the_first_one_captured(
         assert made[0]() is None  # there is room for it again
         return batch_gradients(*args)
 
-    monkeypatch.setattr(second_run, "batch_gradients", gradients)
+    monkeypatch.setattr(second_run, "gradients_of", gradients)
     check = SelfCheck(4, draw=drawing(0, 5))
     assert train_round(job.task, job.store, run=check).update == trained.update
     assert len(let_go) == 1

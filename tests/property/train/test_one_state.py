@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,8 +15,10 @@ from tests.support.live_bytes import LiveBytes
 from tests.unit.train.factories import DATA_SEED, Job, small_model, with_method
 from tests.unit.train.test_step import inner_of
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from atoll.aggregation.merge_round import merge_updates
+from atoll.numerics import update_proof
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.frozen_base import freeze
 from atoll.numerics.gradients import StepInput, batch_gradients
@@ -27,7 +29,9 @@ from atoll.numerics.model import forward
 from atoll.numerics.ops import operations
 from atoll.numerics.optimisers import STEPS, Update
 from atoll.numerics.schedule import Recipe, clip_scale, dropper
+from atoll.numerics.sections import joined
 from atoll.numerics.segment import Course, run_segment
+from atoll.numerics.shards import Shape
 from atoll.numerics.state import GlobalState, SeatState, Tensors
 from atoll.numerics.state_layout import (
     adapter_shapes,
@@ -38,13 +42,15 @@ from atoll.numerics.state_layout import (
     trained_count,
 )
 from atoll.numerics.step import inner_step, state_roots, step_in_place
-from atoll.numerics.tensors import Allocate, Shape, tree_root
+from atoll.numerics.tensors import Allocate, tree_root
 from atoll.numerics.update_proof import close_round
 from atoll.protocol.merge_inputs import MergeRecord
 from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.optimisers import INNER_FIELDS, INNER_OPTIMISERS
 from atoll.protocol.types import Digest, SeatIndex
+from atoll.storage.local import LocalStore
 from atoll.train import memory_room, seat_task
+from atoll.train import round as train_round_module
 from atoll.train.initial_model import open_initial_state
 from atoll.train.mapped_tensors import MappedTensors
 from atoll.train.memory_needs import _SUMS, _Sizes
@@ -295,3 +301,23 @@ def test_an_update_proof_holds_no_difference_of_two_models(job: Job) -> None:
         close_round(large.manifest, model, last, DitherKey(Digest(bytes(32)), 0))
     largest = 4 * 256 * 128
     assert live.peak <= state_bytes(large) + 4 * trained_count(large.manifest) + 2 * largest
+
+
+def test_the_model_is_let_go_before_an_update_is_joined(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[StorageWeakRef] = []
+
+    def read(task: seat_task.TrainTask, store: LocalStore) -> GlobalState:
+        model = seat_task.model_of(task, store)
+        kept.extend(StorageWeakRef(p.untyped_storage()) for p in model.params.values())
+        return model
+
+    def join(sections: Iterable[bytes]) -> bytes:
+        assert kept
+        assert all(storage.expired() for storage in kept)
+        return joined(sections)
+
+    monkeypatch.setattr(train_round_module, "model_of", read)
+    monkeypatch.setattr(update_proof, "joined", join)
+    assert train_round(job.task, job.store).update

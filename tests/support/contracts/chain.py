@@ -42,6 +42,7 @@ class Chain:
         self.misses: dict[tuple[Role, Address], list[int]] = {}  # rounds, as often as missed
         self.excuses: dict[Address, list[int]] = {}  # ends of OPEN
         self.buckets: dict[int, int] = {}  # of providers' ids
+        self.seasoned_from: dict[int, int] = {}  # rounds, by 28 seats
         self.duties_left = most_duties(terms)
         self.seed = self.next_seed = self.model = Digest(ZERO)
         self.seated, self.waited, self.committee = set[int](), set[int](), set[int]()

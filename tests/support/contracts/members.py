@@ -165,7 +165,8 @@ class Members(Chain):
 
     def leave_pool(self, account: Address) -> None:
         m = self._staying(account, Role.VERIFIER)
-        need(self.phase is not Phase.MERGE, "not while a round merges")
+        is_merging = self.phase is Phase.MERGE and self.committee_draw == 0
+        need(not is_merging, "not while a round merges")
         self._end(m, self.following)
 
     def release(self, role: Role, id: int) -> None:

@@ -56,8 +56,11 @@ class Contracts(Audits):
         steps = max(n for n in range(16) if stake_for(terms, n) <= burnt + m.retained)
         if steps == m.steps_in(FOREVER) or m.to != FOREVER:
             return
-        m.seasoned.append((self.following, steps))
-        start = RoundIndex(self.following)
+        # Seats lie 28 to a word, which has one round from which on it counts.
+        word = m.index // 28
+        start = RoundIndex(max(self.following, self.seasoned_from.get(word, 0)))
+        self.seasoned_from[word] = start
+        m.seasoned.append((start, steps))
         self.emit(ev.Seasoned(self.job, m.account, HolderId(m.id), start, steps))
 
     def burn(self, to: int) -> None:

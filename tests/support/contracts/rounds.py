@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import ceil
+
 from eth_hash.auto import keccak
 from tests.support.contracts.members import Members
 from tests.support.contracts.values import FOREVER, ZERO, bitmap, hashed, need, smallest
@@ -40,8 +43,20 @@ class Rounds(Members):
             need(self.now >= self.deadline, "early")
             self._end_phase()
         else:
-            need(self.deadline <= self.now < self.terms.expiry, "not now")
+            need(self.now >= self.deadline and not self.is_overdue, "not now")
             self._next_committee()
+
+    @property
+    def is_overdue(self) -> bool:
+        """No other committee is drawn: expiry, or 2 mergeSeconds and a window for who leaves."""
+        leaving = self.seated - self.held or self.ready & self.going
+        if self.now >= self.terms.expiry or not (self.cancelled or leaving):
+            return self.now >= self.terms.expiry
+        terms, over = self.terms, self.committee_draw + 1
+        window = terms.audit_seconds + terms.open_seconds + terms.key_seconds + terms.window_seconds
+        most = 2 + ceil(Fraction(window, terms.merge_seconds))
+        is_heard = 2 * len(self.votes) > len(self.committee)
+        return over >= most + (0 if is_heard else 3)
 
     def _end_phase(self) -> None:
         """Again, where fewer than half of the seats did what it asks: three times in a round."""
@@ -219,6 +234,7 @@ class Rounds(Members):
 
     def _next_committee(self) -> None:
         self._seed_audit()
+        need(any(self.audit_seed), "its block is not over")
         self.silent |= self._silent_here()
         self.committee_draw += 1
         self.committee_seed = hashed(

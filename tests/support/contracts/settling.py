@@ -106,7 +106,7 @@ class Settling(Rounds):
 
     def settle_late(self) -> None:
         need(self.phase is Phase.MERGE and self.now < self.last_moment, "not now")
-        need(self.now >= max(self.deadline, self.terms.expiry), "early")
+        need(self.now >= self.deadline and self.is_overdue, "early")
         verdict = Verdict(Bitmap(0), 0, self.model, b"", bytes(8))
         self._store(verdict, Digest(ZERO), set())
         self.round += 1
@@ -129,6 +129,7 @@ class Settling(Rounds):
             bitmap(self.ready),
             bitmap(self.committee),
             bitmap(self._drawn(numbers(verdict.excluded))),
+            signed,
         )
         in_vain = any(signed) and not verdict.merged
         unearned = {s for s in self.seated if in_vain and self._is_short(self.reveals[s])}

@@ -65,14 +65,14 @@ def test_the_tensors_of_a_piece_are_decoded_with_it_once(monkeypatch: pytest.Mon
     row = codec.open(codec.encode(delta, exponents), layout, exponents)
     decoded, decode = [], BlockStepBody.decode
 
-    def counted(body: BlockStepBody, data: memoryview, length: int, piece: int):
-        decoded.append(piece)
-        return decode(body, data, length, piece)
+    def counted(body: BlockStepBody, data: memoryview, length: int, start: int):
+        decoded.append(start)
+        return decode(body, data, length, start)
 
     monkeypatch.setattr(BlockStepBody, "decode", counted)
     for _, _, span in layout.spans():
         assert len(row[span]) == 256
-    assert decoded == [0, 1, 2]
+    assert decoded == [0, PIECE, 2 * PIECE]
 
 
 @EVERY

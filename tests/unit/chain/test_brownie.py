@@ -109,7 +109,7 @@ def test_brownie_s_script_sends_the_same_transactions(
     runpy.run_path(str(SCRIPT))["main"]()
     endpoints = FailoverProvider(["http://127.0.0.1:1"], chain_id=None)
     deployer = _Deployer(endpoints, OWNER, DeployConfig())
-    deployer._plan(default_params(31337), has_bls=has_bls)
+    deployer._plan(default_params(31337), "HistoryBeacon", has_bls=has_bls)
     ours = [(step.what, step.to, step.data) for step in deployer._steps]
     assert [what for what, *_ in owner.sent] == [what for what, *_ in ours]
     assert owner.sent == ours

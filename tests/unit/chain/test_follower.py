@@ -23,6 +23,7 @@ from atoll.protocol import events as ev
 from atoll.protocol.game_records import bond_set
 from atoll.protocol.games.game_machine import Outcome as GameOutcome
 from atoll.protocol.games.moves import Claim
+from atoll.protocol.membership import NOWHERE
 from atoll.protocol.owners import Ownership
 from atoll.protocol.types import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
 
@@ -235,6 +236,10 @@ async def test_a_gateway_announced_before_the_job_is_known_to_it() -> None:
     assert follower.views == {JOB: job.view}
     assert follower.gateways(JOB) == ("http://b:1",)
     assert follower.gateways(JobId(8)) == ()
+    job.emit(ev.GatewayAnnounced(SUBMITTER, NOWHERE))
+    index.add(job)
+    await follower.poll()
+    assert follower.gateways(JOB) == () and follower.views == {JOB: job.view}
 
 
 async def test_jobs_that_are_not_followed_are_not_there() -> None:

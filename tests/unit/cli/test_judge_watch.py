@@ -51,6 +51,15 @@ def test_who_defends_looks_for_nothing(played: list[Any]) -> None:
     assert played == [("atoll judge defend", Player(watches=False), Path("node.toml"), None)]
 
 
+def test_a_delegate_names_whom_it_defends(played: list[Any]) -> None:
+    holder = "0x" + "ab" * 20
+    words = ("judge", "defend", "--config", "own.toml", "--holder", holder)
+    assert run(*words).exit_code == 0
+    (_, player, config, _) = played[0]
+    assert (player.defends.lower(), player.watches, config) == (holder, False, Path("own.toml"))
+    assert isinstance(run(*words[:-1], "0x12").exception, ConfigError)
+
+
 @pytest.mark.parametrize(
     "words", [("--share", "0.5"), ("--audit", "--share", "0"), ("--key", "12"), ("--key", "zz")]
 )

@@ -35,6 +35,7 @@ class ScriptedClient:
         read: how often all events were.
         manifest: what members serve; None where nobody has it.
         measured: by round and seat, of the rounds that were measured.
+        counted: how many rounds were settled each time that rewards were counted.
         deployment: with an explorer and names, where the network has them.
     """
 
@@ -44,6 +45,7 @@ class ScriptedClient:
     deployment: Deployment = field(default_factory=lambda: Deployment(31337, 0, {}))
     prompts: list[str] = field(default_factory=list)
     measured: dict[tuple[int, int], float] = field(default_factory=dict)
+    counted: list[int] = field(default_factory=list)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     read: int = 0
 
@@ -144,6 +146,10 @@ class _Handle:
                 continue
             for seat in settled.reveals:
                 self.client.measured[settled.round, seat] = 1 + seat / 4
+
+    async def measure_rewards(self, gone: set[int]) -> None:
+        assert gone == set()
+        self.client.counted.append(len(self.client.script.net.view.settled))
 
     async def distances(self) -> dict[tuple[int, int], float]:
         return self.client.measured

@@ -28,6 +28,7 @@ from atoll.job.verification import expected_fees
 from atoll.numerics.state_layout import param_count
 from atoll.protocol.clocks import AuditClock, last_audits
 from atoll.protocol.pay import budget
+from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.types import TOKEN
 from atoll.storage.cid import cid_text
 
@@ -261,6 +262,23 @@ async def test_distances_are_measured_where_they_are_asked_for(ended: Script) ->
     assert not served._measuring  # all is measured
     written = Reader(ScriptedClient(ended, manifest=make_manifest()).as_client, measures=True)
     assert _distances(await written.job(ended.net.job)) == told
+
+
+async def test_rewards_are_counted_once_a_round_of_a_job_that_learns_by_them(
+    ended: Script,
+) -> None:
+    task = TaskSpec.model_construct(prompts=3, group=2, new_tokens=4, rewards=())
+    client = ScriptedClient(ended, manifest=make_manifest())
+    reader = Reader(client.as_client)
+    job = ended.net.job
+    assert (await reader.job(job))["what"]["task"] is None
+    assert client.counted == []
+    client.manifest = make_manifest().model_copy(update={"task": task})
+    reader = Reader(client.as_client)
+    for _ in range(2):
+        document = await reader.job(job)
+    assert document["what"]["task"] == {"prompts": 3, "group": 2, "new_tokens": 4, "rewards": []}
+    assert client.counted == [len(ended.net.view.settled)]
 
 
 def _distances(document: dict[str, Any]) -> list[float]:

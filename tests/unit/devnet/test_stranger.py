@@ -39,6 +39,17 @@ def test_one_bit_each_of_a_few_files_is_turned(tmp_path: Path, files: int) -> No
     assert sum(turned) == counted == min(DAMAGED, files)
 
 
+def test_what_nobody_else_gives_out_stays_whole(tmp_path: Path) -> None:
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for folder, names in ((mine, ("ab/shared", "cd/own")), (other, ("ab/shared",))):
+        for name in names:
+            (folder / name).parent.mkdir(parents=True)
+            (folder / name).write_bytes(b"block")
+    assert _turn_bits(mine, Random(1), other) == 1
+    assert (mine / "ab/shared").read_bytes() != b"block"
+    assert (mine / "cd/own").read_bytes() == b"block"
+
+
 def test_a_member_is_pointed_at_other_endpoints_and_keeps_the_rest(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('owner = "0x1"\nrpc_urls = ["http://a"]\nkeystore = "key"\n')

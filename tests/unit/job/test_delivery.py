@@ -6,15 +6,20 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.identities import digest
 from tests.unit.job.trained import Gateways, InProcess, TrainedJob, lies_at
 from tests.unit.protocol.script import VERIFIERS
 
+from atoll.errors import ConfigError
 from atoll.job import delivery as delivering
 from atoll.job.delivery import Delivery, deliver
-from atoll.protocol.types import Bitmap, Role, Verdict, to_bitmap
+from atoll.job.handle import JobHandle
+from atoll.job.signs import Signs
+from atoll.protocol import events as ev
+from atoll.protocol.types import Bitmap, Role, RoundIndex, Verdict, to_bitmap
 from atoll.service import tasks
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.updates import updates_of
@@ -138,3 +143,92 @@ async def test_a_round_that_began_with_a_model_that_nobody_certified_is_not_merg
     job.round()
     slash(job, 2)
     assert "has another model" in (await delivered(job)).why_not
+
+
+# --- rounds that were struck ---
+
+
+def lie(verdict: Verdict) -> Verdict:
+    return replace(verdict, state=digest("a lie"))
+
+
+@pytest.fixture(scope="module")
+def lied(tmp_path_factory: pytest.TempPathFactory) -> TrainedJob:
+    """Three rounds, of which the second has a certificate of another model."""
+    made = TrainedJob.begin(tmp_path_factory.mktemp("lied"), rounds=3)
+    made.round()
+    made.verdicts = lie
+    made.round()
+    made.verdicts = lambda verdict: verdict
+    made.round()
+    return made
+
+
+@pytest.fixture
+def struck(lied: TrainedJob) -> TrainedJob:
+    return strike(replace(lied, script=deepcopy(lied.script), gateways=Gateways()), 1)
+
+
+def strike(job: TrainedJob, round: int) -> TrainedJob:
+    net = job.script.net
+    signers = net.view.settled[round].signers
+    net.emit(ev.MergeStruck(net.job, RoundIndex(round), VERIFIERS[0], signers))
+    return job
+
+
+async def test_the_result_is_what_the_struck_round_rightly_merges_to(struck: TrainedJob) -> None:
+    found, view = await delivered(struck), struck.script.net.view
+    assert found.cid == struck.merged[1]
+    assert (found.certified, found.round) == (digest("a lie"), 1)
+    assert (found.digest, found.merged) != (digest("a lie"), None)
+    assert found.rounds(len(view.settled)) == 2  # the third followed from the lie
+    for told in ("round 1 was struck", found.digest.hex(), digest("a lie").hex(), "4 updates"):
+        assert told in found.text()
+    assert found.to_json_value()["struck"]
+    signs = Signs.of(view)
+    assert (signs.struck, signs.clean_before) == ([1], 1)
+    assert "round 1 was struck" in " ".join(signs.lines())
+    of_result = found.signs(signs)
+    assert of_result.is_clean and len(of_result.rounds) == 2
+
+
+async def test_where_it_cannot_be_merged_the_last_model_before_it_is_the_result(
+    struck: TrainedJob,
+) -> None:
+    struck.gateways.gone = {struck.updates[1, 2]}
+    found, before = await delivered(struck), struck.script.net.view.settled[0].verdict
+    assert (found.digest, found.cid, found.merged) == (before.state, before.cid, None)
+    assert found.rounds(3) == 1
+    assert "which that round began with" in found.text()
+    assert "the update of seat 2 is not served any more" in found.text()
+    assert found.signs(Signs.of(struck.script.net.view)).lines() == []
+
+
+async def test_of_a_struck_first_round_it_is_the_jobs_first_model(lied: TrainedJob) -> None:
+    job = strike(replace(lied, script=deepcopy(lied.script), gateways=Gateways()), 0)
+    assert (await delivered(job)).cid == job.merged[0]
+    job.gateways.gone = {job.updates[0, 0]}
+    found = await delivered(job)
+    assert (found.cid, found.rounds(3)) == (job.openings[0], 0)
+
+
+async def test_a_job_goes_on_from_the_result_of_a_struck_one(
+    struck: TrainedJob, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def writes(name: str) -> Any:
+        async def written(*args: object, **kwargs: object) -> Path:
+            del args, kwargs
+            asked.append(name)
+            return tmp_path
+
+        return written
+
+    handle: Any = struck.handle()
+    handle.result, handle.checkpoint = writes("result"), writes("checkpoint")
+    await JobHandle._newest_sound(handle, tmp_path)
+    slash(struck, 0, 1)  # in all rounds, and before the struck one, too
+    with pytest.raises(ConfigError, match="no safe model"):
+        await JobHandle._newest_sound(handle, tmp_path)
+    assert asked == ["result"]

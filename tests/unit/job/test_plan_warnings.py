@@ -79,6 +79,16 @@ def test_a_window_or_a_lifetime_that_this_machine_does_not_keep_is_said() -> Non
         assert f"{path} is " not in warnings_of({})
 
 
+def test_a_line_that_brings_no_update_in_time_is_said() -> None:
+    slow = {"windows.megabits": 1}  # 80 s for an update of ten million bytes
+    reveal = {"windows.reveal": 20, "windows.merge": 76}
+    assert "three quarters of windows.merge are 1m17s" in warnings_of(slow | reveal)
+    assert "three quarters of windows.merge" not in warnings_of(
+        slow | reveal | {"windows.merge": 80}
+    )
+    assert "three quarters of windows.merge" not in warnings_of(slow | {"members.seats": 1})
+
+
 def test_who_can_keep_a_small_committee_from_signing_is_trusted_to_be_there() -> None:
     for members in range(1, 33):
         is_said = f"it can begin with {members} of" in warnings_of(
@@ -177,7 +187,7 @@ def test_who_bears_nobody_audits_everybody() -> None:
         ({"windows.move": 59}, "move window 59 s < 60 s"),
         ({"windows.game": 599}, "game window 599 s < 600 s"),
         ({"money.duty_fee": 0}, "pays 0 wei a replay"),
-        ({"lifetime": "1800d"}, "may lock bonds for 1800."),
+        ({"windows.audit": 259_200, "lifetime": "1800d"}, "may lock bonds for "),
     ],
 )
 def test_what_members_refuse_by_themselves_is_said_before_it_is_paid_for(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,6 +64,9 @@ class Gateways:
     async def fetch(self, cid: Cid, most: int) -> None:
         if cid.to_bytes() in self.gone:
             raise NotFound("nobody has it")
+
+    async def fetch_spans(self, cid: Cid, most: int, spans: Sequence[slice]) -> None:
+        await self.fetch(cid, most)
 
 
 @dataclass

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.support.identities import cid, digest
@@ -11,15 +14,28 @@ from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import MANIFEST, state_of
 
-from atoll.protocol.types import Digest, Phase
+from atoll.errors import NotFound
+from atoll.numerics.pieces import PIECE_BYTES, root_of_update
+from atoll.numerics.shown_pieces import MOST_SHOWN, PieceTree
+from atoll.protocol.types import Digest, Phase, SeatIndex
 from atoll.service.duties import apply_merge
-from atoll.service.duties.apply_merge import NO_MODEL, DoApply, MergeApplied, applies
+from atoll.service.duties.apply_merge import (
+    NO_MODEL,
+    OPEN_STATEMENT,
+    DoApply,
+    MergeApplied,
+    OpenedStatement,
+    ShownSpots,
+    applies,
+)
 from atoll.service.duties.disagreement import SendDisagree
 from atoll.service.duties.merge import DoMerge, RoundMerged
-from atoll.service.duties.round_start import DoPrepareRoundStart
-from atoll.service.duties.updates import DoGetUpdate
+from atoll.service.duties.round_start import DoPrepareRoundStart, RoundStartReady
+from atoll.service.duties.updates import DoGetUpdate, RevealedUpdate
 from atoll.service.machine import Head, State
 from atoll.service.update_limits import HEADER_BYTES, max_update_bytes
+from atoll.storage.download import Asked
+from atoll.storage.local import LocalStore
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.train import DoTrain
 from atoll_node.machine import decide
@@ -148,6 +164,81 @@ def test_without_a_statement_it_merges_by_itself(script: Script) -> None:
     state = settled(script, provider(script.net), Digest(bytes(32)))
     assert wanted(state, DoApply) == []
     assert len(wanted(state, DoMerge)) == 1
+
+
+@pytest.mark.parametrize("withheld", [False, True], ids=["all is shown", "one batch is withheld"])
+async def test_a_round_of_which_a_drawn_piece_is_withheld_is_unchecked(
+    script: Script, tmp_path: Path, withheld: bool
+) -> None:
+    """Whoever is asked sees the numbers, and where it lied it shows nothing."""
+    data = os.urandom((MOST_SHOWN + 1) * PIECE_BYTES)
+    store, tree = LocalStore(tmp_path, sync=False), PieceTree(data)
+    (command,) = wanted(settled(script, provider(script.net)), DoApply)
+    update = RevealedUpdate(SeatIndex(0), cid("update"), root_of_update(data))
+    command = replace(command, merge=replace(command.merge, updates=(update,)))
+    spots = tuple((number,) for number in range(MOST_SHOWN + 1))
+
+    async def nothing(*_: object, **__: object) -> None:
+        pass
+
+    async def show(asked: Asked, _prefer: object) -> None:
+        if withheld and MOST_SHOWN in asked.numbers:
+            raise NotFound("nobody shows it")
+        asked.accept(asked.cid, tree.show(asked.numbers))
+
+    async def work(call: Any) -> Any:
+        if call.task == OPEN_STATEMENT:
+            return OpenedStatement(cid("merged"), 1, len(data), spots)
+        (shown,) = (each for each in call.args if isinstance(each, ShownSpots))
+        assert shown.spots == tuple(range(MOST_SHOWN + (not withheld)))
+        return RoundStartReady(cid("applied"), command.state)
+
+    async def for_each(items: Any, bring: Any) -> None:
+        for item in items:
+            await bring(item)
+
+    fetcher = SimpleNamespace(show=show)
+    effects = SimpleNamespace(
+        context=SimpleNamespace(store=store, fetcher_of=lambda _: fetcher),
+        store_dir=str(tmp_path),
+        fetch=nothing,
+        fetch_handed_on=nothing,
+        keep=nothing,
+        work_soon=work,
+        for_each=for_each,
+    )
+    done = await command.perform(cast(Any, effects), script.net.view)
+    round_ = command.merge.round_id.round
+    assert done.entry == MergeApplied(round_, cid("applied"), is_checked=not withheld)
+    last = await replace(command, must_check=True).perform(cast(Any, effects), script.net.view)
+    assert last.entry is not None and bool(last.entry.cid) != withheld
+
+
+async def test_a_batch_that_comes_late_is_asked_for_once_more(
+    script: Script, tmp_path: Path
+) -> None:
+    data = os.urandom(PIECE_BYTES)
+    store, tree = LocalStore(tmp_path, sync=False), PieceTree(data)
+    (command,) = wanted(settled(script, provider(script.net)), DoApply)
+    update = RevealedUpdate(SeatIndex(0), cid("update"), root_of_update(data))
+    command = replace(command, merge=replace(command.merge, updates=(update,)))
+    asked_for = list[tuple[int, ...]]()
+
+    async def show(asked: Asked, _prefer: object) -> None:
+        asked_for.append(tuple(asked.numbers))
+        if len(asked_for) == 1:
+            raise NotFound("it reads")
+        asked.accept(asked.cid, tree.show(asked.numbers))
+
+    async def for_each(items: Any, bring: Any) -> None:
+        for item in items:
+            await bring(item)
+
+    context = SimpleNamespace(store=store, fetcher_of=lambda _: SimpleNamespace(show=show))
+    effects = SimpleNamespace(context=context, for_each=for_each)
+    opened = OpenedStatement(cid("merged"), 1, len(data), ((0,),))
+    shown = await command._shown(cast(Any, effects), script.net.view, opened)
+    assert (shown.spots, asked_for) == ((0,), [(0,), (0,)])
 
 
 def test_the_third_round_of_which_nobody_serves_updates_has_to_be_checked(script: Script) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -69,7 +70,7 @@ def test_routes_equal_the_reference(
         assert torch.equal(route.matmul(x, w), expected)
 
 
-@pytest.mark.parametrize("name", ROUTES)
+@pytest.mark.parametrize("name", [name for name, r in ROUTES.items() if "cpu" in r.devices])
 @pytest.mark.parametrize("shape", [(1, 64, 64), (64, 1, 64), (64, 64, 1), (1, 1, 64), (1, 1, 1)])
 def test_products_with_a_dimension_of_one(name: str, shape: tuple[int, int, int]) -> None:
     """`torch._int_mm` itself returns unwritten memory for some of these."""
@@ -122,6 +123,39 @@ def test_the_fp32_route_is_exact_in_any_chunks(inner: int) -> None:
 def test_chunks_that_fp32_cannot_hold_are_refused() -> None:
     with pytest.raises(ValueError, match="1 to 1040"):
         fp32_route(FP32_SPLIT_K + 1)
+
+
+@pytest.mark.parametrize(("rounded_to", "exact"), [(torch.float32, True), (torch.bfloat16, False)])
+def test_bf16_is_exact_where_its_products_are_added_and_kept_in_fp32(
+    monkeypatch: pytest.MonkeyPatch, rounded_to: torch.dtype, exact: bool
+) -> None:
+    """By a product as a GPU's units for matrices make it, and by one as a CPU makes it."""
+
+    def product(x: torch.Tensor, w: torch.Tensor, *, out_dtype: torch.dtype) -> torch.Tensor:
+        assert (x.dtype, w.dtype) == (torch.bfloat16, torch.bfloat16)
+        assert x.shape[1] <= FP32_SPLIT_K
+        return (x.float() @ w.float()).to(rounded_to).to(out_dtype)
+
+    monkeypatch.setattr(torch, "mm", product)
+    assert is_exact(replace(ROUTES["bf16"], devices=("cpu",))) is exact
+
+
+def test_bf16_is_not_tried_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends_the_process(*_: object, **__: object) -> torch.Tensor:
+        raise AssertionError
+
+    monkeypatch.setattr(torch, "mm", ends_the_process)
+    with pytest.raises(ValueError, match="'bf16' gives wrong products on this machine"):
+        choose_route("bf16")
+
+
+def test_a_product_that_this_torch_has_not_is_refused() -> None:
+    """Before PyTorch 2.8 a product of bf16 takes no `out_dtype`."""
+
+    def unknown(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.mm(x, w, out_kind=torch.float32)  # type: ignore[call-overload,no-any-return]
+
+    assert not is_exact(Route("bf16", unknown))
 
 
 def test_unknown_route_is_named() -> None:

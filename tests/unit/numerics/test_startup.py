@@ -38,6 +38,7 @@ def test_a_product_that_passed_but_rounds_is_refused_by_the_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(engine, "batched_product", lambda route, device: rounding)
+    monkeypatch.setattr(engine, "with_int16", lambda otherwise: otherwise)
     with pytest.raises(NumericsMismatch, match="start-up step's attention"):
         make_engine()
 

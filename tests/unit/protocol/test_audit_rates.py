@@ -14,6 +14,7 @@ from eth_hash.auto import keccak
 from tests.support.identities import digest
 from tests.support.manifests import make_terms
 
+from atoll.protocol import audit_rates
 from atoll.protocol.audit_fees import Readiness, UnitPrices, replay_fee, signature_fee
 from atoll.protocol.audit_rates import (
     ALWAYS,
@@ -122,6 +123,12 @@ def test_a_seat_is_drawn_where_its_ticket_is_below_its_rate() -> None:
     for rate in (0, 3, 10):
         for seat in range(256):
             assert is_drawn(SEED, SeatIndex(seat), rate) == (ticket(seat) < RATES[rate])
+
+
+def test_a_ticket_that_equals_the_rate_draws_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seat in (0, 7, 8, 13, 255):
+        monkeypatch.setattr(audit_rates, "RATES", (ticket(seat), ticket(seat) + 1))
+        assert [is_drawn(SEED, SeatIndex(seat), rate) for rate in (0, 1)] == [False, True]
 
 
 @pytest.mark.parametrize(

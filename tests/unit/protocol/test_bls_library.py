@@ -10,7 +10,7 @@ from tests.support.identities import digest
 
 from atoll.protocol import bls
 from atoll.protocol.bls_arkworks import Arkworks
-from atoll.protocol.bls_library import choose, in_use
+from atoll.protocol.bls_library import FIELD, choose, in_use
 from atoll.protocol.bls_reference import Reference
 
 SECRET = bls.secret_of(digest("seed"))
@@ -108,3 +108,70 @@ def test_what_is_marked_as_infinity_or_not_as_compressed_is_no_signature(first: 
 def test_a_compressed_coordinate_has_one_spelling() -> None:
     with pytest.raises(ValueError, match="not reduced"):
         bls.added([b"\x9f" + b"\xff" * 95])
+
+
+class Remembers(Arkworks):
+    """What it was asked for."""
+
+    def __init__(self) -> None:
+        self.secrets: list[int] = []
+        self.messages: list[tuple[int, bytes, bytes]] = []
+        self.points: list[Sequence[bytes]] = []
+        self.compressed: list[bytes] = []
+
+    def key_of(self, secret: int) -> bytes:
+        self.secrets.append(secret)
+        return super().key_of(secret)
+
+    def sign(self, secret: int, message: bytes, domain: bytes) -> bytes:
+        self.messages.append((secret, message, domain))
+        return super().sign(secret, message, domain)
+
+    def expanded(self, signature: bytes) -> bytes:
+        self.compressed.append(signature)
+        return super().expanded(signature)
+
+    def key_sum(self, keys: Sequence[bytes]) -> bytes:
+        self.points.append(keys)
+        return super().key_sum(keys)
+
+    def signature_sum(self, points: Sequence[bytes]) -> bytes:
+        self.points.append(points)
+        return super().signature_sum(points)
+
+
+@pytest.fixture(scope="module")
+def asked() -> Remembers:
+    library = Remembers()
+    assert choose(library, Arkworks()).reason is None
+    return library
+
+
+def test_the_first_and_the_last_secret_are_tried(asked: Remembers) -> None:
+    order = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
+    assert asked.secrets == [0x1D2C5EED, order - 2, 1, order - 1]
+    assert [secret for secret, _, _ in asked.messages] == [0x1D2C5EED, order - 2, 1]
+    assert asked.messages[2] == (1, b"", bytes(43))
+
+
+def test_signatures_of_what_is_no_point_are_tried_with_each_sign(asked: Remembers) -> None:
+    wrong = [bytes([flags]) + bytes(94) + bytes([x]) for flags in (0x80, 0xA0) for x in (0, 1, 2)]
+    assert asked.compressed[2:] == wrong
+
+
+def test_points_on_the_curve_and_outside_the_group_are_tried(asked: Remembers) -> None:
+    (outside,) = (
+        point for points in asked.points for point in points if point[:48] == bytes(47) + b"\4"
+    )
+    y = int.from_bytes(outside[48:], "big")
+    assert (y * y - 4**3 - 4) % FIELD == 0
+    library = Arkworks()
+    with pytest.raises(ValueError):
+        library.key_sum([outside])
+    twisted = [point for points in asked.points for point in points if len(point) == 192]
+    (outside,) = (point for point in twisted if point[:96] == bytes(47) + b"\2" + bytes(48))
+    real, imaginary = (int.from_bytes(outside[at : at + 48], "big") for at in (96, 144))
+    square = (real * real - imaginary * imaginary) % FIELD, 2 * real * imaginary % FIELD
+    assert square == (2**3 + 4, 4)
+    with pytest.raises(ValueError):
+        library.signature_sum([outside])

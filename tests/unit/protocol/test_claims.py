@@ -317,7 +317,7 @@ def test_the_round_before_is_shown_where_a_segment_opens_with_its_last_state() -
         0,
         0,
         0,
-        (*[ZERO_DIGEST] * 5, *[0] * 6),
+        (*[ZERO_DIGEST] * 5, *[0] * 6, ZERO_DIGEST),
         ZERO_DIGEST,
         (),
         (*[ZERO_DIGEST] * 3, b"", b""),

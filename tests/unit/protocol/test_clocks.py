@@ -6,6 +6,7 @@ import pytest
 from tests.support.manifests import make_terms
 
 from atoll.protocol.clocks import (
+    MOST_DRAWS,
     AuditClock,
     absolute_end,
     last_audits,
@@ -64,3 +65,7 @@ def test_a_seed_is_asked_for_while_the_chain_remembers_its_block(
     merge_seconds: int, patience: int
 ) -> None:
     assert seed_due(make_terms(merge_seconds=merge_seconds), 1_000) == 1_000 + patience
+
+
+def test_the_number_of_committee_draws_fits_in_16_bits_with_room_to_spare() -> None:
+    assert MOST_DRAWS == 60_000

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 from eth_hash.auto import keccak
 from tests.support.identities import digest
@@ -15,8 +18,9 @@ from atoll.protocol.committee_draws import (
     following_committee,
     next_committee,
     one_of,
+    seeded,
 )
-from atoll.protocol.types import NO_BITS, Bitmap, bits, to_bitmap
+from atoll.protocol.types import NO_BITS, Bitmap, Digest, bits, to_bitmap
 
 SEED = digest("audit")
 POOL = Bitmap((1 << 40) - 1)
@@ -55,14 +59,14 @@ def test_of_the_excluded_one_is_audited_in_any_case_and_takes_nothing_from_other
     out = [seat for seat in range(256) if not in_rate(seat, 4)][:3]
     sure = one_of(SEED, to_bitmap(out))
     assert bits(sure) == [out[int.from_bytes(SEED, "big") % 3]]
-    seeded = draw_audits(SEED, EVERYBODY, NO_BITS, rate=4, left=256)
+    alone = draw_audits(SEED, EVERYBODY, NO_BITS, rate=4, left=256)
     for left in (256, 3, 0):
         drawn = draw_audits(SEED, EVERYBODY, to_bitmap(out), rate=4, left=left)
-        assert drawn == to_bitmap(bits(seeded)[-left or 256 :]) | sure
+        assert drawn == to_bitmap(bits(alone)[-left or 256 :]) | sure
     assert one_of(SEED, NO_BITS) == NO_BITS
     # Whoever the seed draws besides is one duty, which its round pays.
-    both = to_bitmap([bits(seeded)[0]])
-    assert draw_audits(SEED, EVERYBODY, both, rate=4, left=256) == seeded
+    both = to_bitmap([bits(alone)[0]])
+    assert draw_audits(SEED, EVERYBODY, both, rate=4, left=256) == alone
 
 
 def test_drawn_seats_go_round_the_pool_from_a_slot_that_the_seed_draws() -> None:
@@ -89,3 +93,18 @@ def test_a_committee_draws_seed_is_of_the_one_before() -> None:
     assert following_committee(SEED) == ticket(SEED, 0)
     assert next_committee(SEED, 1) == ticket(SEED, 1)
     assert next_committee(next_committee(SEED, 1), 2) == ticket(ticket(SEED, 1), 2)
+
+
+@pytest.mark.parametrize(("drawn", "excluded", "count"), [(0b111, 0, 3), (0b111, 0b100, 2)])
+def test_of_a_rounds_duties_all_but_an_excluded_seats_are_the_seeds(
+    drawn: int, excluded: int, count: int
+) -> None:
+    record = SimpleNamespace(drawn=Bitmap(drawn), excluded=Bitmap(excluded))
+    assert seeded(cast(Any, record)) == count
+
+
+@pytest.mark.parametrize("excluded", [(5,), (5, 9), (0, 5, 9, 255)])
+def test_the_seed_chooses_evenly_among_the_excluded(excluded: tuple[int, ...]) -> None:
+    for number in range(2 * len(excluded)):
+        seed = Digest(number.to_bytes(32, "big"))
+        assert bits(one_of(seed, to_bitmap(excluded))) == [excluded[number % len(excluded)]]

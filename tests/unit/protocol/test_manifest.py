@@ -132,6 +132,13 @@ def test_numbers_of_terms_are_read_as_integers_only(value: object) -> None:
         terms_from_json_value({**plain, "rounds": value})
 
 
+@pytest.mark.parametrize("value", ["7" * 32, None, 7])
+def test_the_program_of_terms_is_read_as_bytes_only(value: object) -> None:
+    plain = terms_to_json_value(make_manifest().terms)
+    with pytest.raises(ValueError, match="terms: program is not bytes"):
+        terms_from_json_value({**plain, "program": value})
+
+
 def test_a_job_of_two_fragments_renews_no_momentum_by_periods() -> None:
     with pytest.raises(ValidationError, match="too far apart"):
         make_manifest({"codec.fragments": 2, "outer.kind": "delayed_nesterov", "outer.period": 2})

@@ -59,7 +59,7 @@ SHARED = {
         "MAP_BYTES": certificates.MAP_BYTES,
         "SIGNATURE_BYTES": certificates.SIGNATURE_BYTES,
     },
-    "judge/GameQueue.sol": {"MAX_WAITING": claims.MAX_WAITING},
+    "judge/GameQueue.sol": {"MAX_OPEN": claims.MAX_OPEN},
     "judge/Claims.sol": {"BOND_SHARE": claims.BOND_SHARE},
     "judge/Openings.sol": {"PIECE": trees.PIECE, "CHUNK": trees.CHUNK},
     "judge/Judge.sol": {"MAX_OPENINGS": judge.MAX_OPENINGS},

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.protocol.models import HEADER, with_reset_periods
 
+from atoll.protocol import program
 from atoll.protocol.program import Input, MalformedProgram, Part, Source, TraceHeader, TraceTemplate
 
 INPUTS = (Input(Source.TRACE, 3, 2, 40), Input(Source.EXPONENTS, 0, 0, 301))
@@ -32,13 +33,20 @@ def test_a_template_has_one_spelling_and_is_whole() -> None:
     for length in range(len(data) - 6):
         with pytest.raises(MalformedProgram):
             TraceTemplate.from_bytes(data[:length])
-    unknown = data.replace(bytes([Source.EXPONENTS]) + bytes(8), b"\x08" + bytes(8))
+    unknown = data.replace(bytes([Source.EXPONENTS]) + bytes(8), b"\xfe" + bytes(8))
     with pytest.raises(MalformedProgram):
         TraceTemplate.from_bytes(unknown)
 
 
 @pytest.mark.parametrize(
-    "header", [HEADER, with_reset_periods(3).header], ids=["one part", "fragments"]
+    "header",
+    [
+        HEADER,
+        with_reset_periods(3).header,
+        replace(HEADER, generation_nodes=(7,)),
+        replace(with_reset_periods(3).header, generation_nodes=(7, 8, 9)),
+    ],
+    ids=["one part", "fragments", "sampled", "fragments, sampled"],
 )
 def test_a_header_has_one_spelling_and_is_whole(header: TraceHeader) -> None:
     data = header.to_bytes()
@@ -56,3 +64,25 @@ def test_a_header_has_one_spelling_and_is_whole(header: TraceHeader) -> None:
     ):
         with pytest.raises(MalformedProgram):
             TraceHeader.from_bytes(odd)
+
+
+def test_tokens_have_parts_behind_all_others() -> None:
+    plain = replace(HEADER, generation_nodes=(7,))
+    assert plain.generation_part(Part.STEP) == 2
+    assert [plain.nodes(part) for part in range(3)] == [9, 3, 7]
+    assert (plain.loss_bytes, HEADER.loss_bytes) == (12, 4)
+    several = replace(with_reset_periods(3).header, generation_nodes=(7, 8, 10))
+    parts = [several.generation_part(several.step_part(round_, 0)) for round_ in range(3)]
+    assert parts == [5, 6, 7]
+    assert [several.nodes(part) for part in range(8)] == [9, 5, 6, 20, 21, 7, 8, 10]
+    with pytest.raises(IndexError):
+        HEADER.nodes(HEADER.generation_part(Part.STEP))
+
+
+def test_a_segment_is_playable_up_to_what_a_transaction_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = program.shown_bytes(HEADER.segment, HEADER.micro_batches, is_sampled=False)
+    for most, is_it in ((shown - 1, False), (shown, True), (shown + 1, True)):
+        monkeypatch.setattr(program, "MAX_SHOWN", most)
+        assert HEADER.is_playable is is_it

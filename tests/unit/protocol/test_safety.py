@@ -6,8 +6,9 @@ import pytest
 from tests.support.manifests import make_terms
 from tests.unit.protocol.script import VERIFIERS, Script
 
+from atoll.protocol import events as ev
 from atoll.protocol.safety import last_merge, last_safe, unsafe_rounds
-from atoll.protocol.types import Role, SeatIndex
+from atoll.protocol.types import Role, RoundIndex, SeatIndex
 
 
 @pytest.fixture
@@ -141,3 +142,46 @@ def test_a_job_that_merged_nothing_has_no_last_merge() -> None:
     script.net.wait(1)
     script.settle(merged=0)
     assert last_merge(script.net.view) is None
+
+
+# --- rounds that were struck ---
+
+
+def strike(script: Script, round: int) -> None:
+    net, signers = script.net, script.net.view.settled[round].signers
+    net.emit(ev.MergeStruck(net.job, RoundIndex(round), VERIFIERS[0], signers))
+
+
+def test_a_struck_round_is_merged_once_more_whatever_came_behind_it(script: Script) -> None:
+    strike(script, 0)
+    found = last_merge(script.net.view)
+    assert found is not None and found.is_struck
+    assert (found.settled_round.round, found.slashed) == (0, 0)
+    assert last_safe(script.net.view).before == 0
+
+
+def test_of_several_the_first_counts(script: Script) -> None:
+    strike(script, 1)
+    found = last_merge(script.net.view)
+    assert found is not None and found.settled_round.round == 1
+    assert last_safe(script.net.view).digest == script.net.view.settled[0].verdict.state
+    strike(script, 0)
+    earlier = last_merge(script.net.view)
+    assert earlier is not None and earlier.settled_round.round == 0
+
+
+def test_a_struck_round_that_merged_nothing_is_what_the_result_comes_from(script: Script) -> None:
+    script.train()
+    script.say()
+    script.net.wait(1)
+    script.settle(merged=0)
+    strike(script, 2)
+    found = last_merge(script.net.view)
+    assert found is not None and found.settled_round.round == 2
+
+
+def test_who_lost_a_struck_round_takes_no_part_in_it(script: Script) -> None:
+    slash(script, 1)
+    strike(script, 0)
+    found = last_merge(script.net.view)
+    assert found is not None and (found.slashed, found.record.slashed) == (0b0010, 0b0010)

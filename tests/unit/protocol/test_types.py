@@ -44,7 +44,8 @@ def camel(name: str) -> str:
     ("enum", "file"),
     [
         *((enum, TYPES) for enum in (Role, JobStatus, Phase, MissedDuty)),
-        *((enum, "judge/GameQueue.sol") for enum in (game_machine.GamePhase, game_machine.Outcome)),
+        (game_machine.GamePhase, "judge/GameQueue.sol"),
+        (game_machine.Outcome, "judge/IClaims.sol"),
         (Source, "judge/ProgramReader.sol"),
     ],
 )

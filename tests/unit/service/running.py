@@ -24,7 +24,8 @@ from atoll.chain.log_store import EVERY_LOG, KeptFold, LogFilter
 from atoll.protocol import events as ev
 from atoll.protocol.types import ZERO_DIGEST, JobId
 from atoll.protocol.views import JobView
-from atoll.service.config import PolicySection, ScheduleSection, WatchdogSection
+from atoll.service.config import KeeperConfig, PolicySection, ScheduleSection, WatchdogSection
+from atoll.service.drand_section import DrandSection
 from atoll.service.duties.game import BondCollected, SendCollect
 from atoll.service.duties.material import (
     DataReady,
@@ -191,20 +192,24 @@ def start(
             data_dir=tmp_path,
             watchdog=WatchdogSection(),
             schedule=ScheduleSection(),
+            keeper=KeeperConfig(),
+            drand=DrandSection(),
             policy=PolicySection(),
             auto_claim="end",
             doppelganger_wait_s=180,
         ),
         journal=journal,
         chain=SimpleNamespace(
-            provider=SimpleNamespace(useless_answers=0), events=SimpleNamespace(excluded=0)
+            deployment=DEPLOYMENT,
+            provider=SimpleNamespace(useless_answers=0),
+            events=SimpleNamespace(excluded=0),
         ),
         follower=Follower(cast(EventIndex, index), DEPLOYMENT),
         queue=SimpleNamespace(
             run=idle, gas_by_label=dict, waiting=list, has_signed=lambda tx_hash: is_ours
         ),
         gateway=SimpleNamespace(bytes_up=0, sent_away={}, connections=0, trouble=""),
-        fetcher=SimpleNamespace(bytes_down=0),
+        fetcher=SimpleNamespace(bytes_down=0, bytes_up=0),
     )
     effects = ScriptedEffects(context, crash)
     service = Service("provider", Setup(URL, ProviderBehaviour()), step, cast(Effects, effects))

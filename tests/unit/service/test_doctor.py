@@ -200,6 +200,8 @@ async def test_a_gateway_that_its_public_url_leads_to(unused_tcp_port: int) -> N
     assert (reach.level, "host" in str(reach.next_step)) == (Level.FAILURE, False)
     unannounced = section.model_copy(update={"public_url": None})
     assert levels(await check_gateway(Subject(gateway=unannounced))) == [Level.OK, Level.WARNING]
+    silent = unannounced.model_copy(update={"announce": False})
+    assert levels(await check_gateway(Subject(gateway=silent))) == [Level.OK, Level.OK]
     moving = section.model_copy(update={"port": 0})
     assert levels(await check_gateway(Subject(gateway=moving))) == [Level.FAILURE]
 

@@ -354,6 +354,30 @@ async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
     assert measured == material.PACE_TRIES
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_runs_of_games_in_our_other_jobs_are_counted(
+    context: Any, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever disputes us in all of them at once could else take bonds of right work."""
+    monkeypatch.setattr(material, "PACE_PAUSE_S", 0)
+    context.config.role, context.config.policy = "provider", PolicySection(most_of_window=0.5)
+    room = dict.fromkeys(["train_seconds", "audit_seconds", "merge_seconds"], 10_000)
+    terms = replace(MANIFEST.terms, window_seconds=20_000, game_seconds=100, **room)
+    manifest = MANIFEST.model_copy(update={"terms": terms})
+    context.fetcher.blocks[Cid.from_bytes(manifest.cid())] = manifest.to_bytes()
+    fetch = DoFetchSpec(manifest.cid(), terms_hash(terms))
+    here, pace = effects(context), paced(0.6 * 50 / 65)
+    await here.run(view_at(1), join())
+    context.follower.views = {JOB: view_at(1)}
+    if is_known:
+        context.journal.write(JOB, fetch.key, SpecReady(manifest.to_bytes()))
+    context.worker.results = [None, pace, *[pace] * material.PACE_TRIES]
+    done = await here.run(replace(view_at(1), job_id=JobId(JOB + 1)), fetch)
+    assert isinstance(done.entry, JobRefused if is_known else SpecReady)
+    if isinstance(done.entry, JobRefused):
+        assert done.entry.reason.startswith("game window 100 s < 120 s, of which runs in this job")
+
+
 async def test_who_withdrew_all_deposits_again_for_the_next_slot(context: Any) -> None:
     """In another job, or in the same; the stake found is what it was the first time."""
     for job in (JOB, JobId(2), JOB):

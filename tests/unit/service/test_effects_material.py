@@ -207,7 +207,7 @@ async def test_a_job_whose_weights_are_wrong_is_refused_alone(context: Any, erro
     assert isinstance(again.entry, DataReady)  # what was refused is that job, not the service
 
 
-async def test_an_update_is_asked_of_its_author_and_of_the_committee_that_serves_it_on(
+async def test_an_update_is_waited_for_at_home_and_asked_of_the_committee_that_serves_it_on(
     context: Any,
 ) -> None:
     script = Script.ready()
@@ -225,10 +225,10 @@ async def test_an_update_is_asked_of_its_author_and_of_the_committee_that_serves
     cid = Cid.of(b"an update")
     context.fetcher.blocks[cid] = b"an update"
     view = replace(view, gateways=urls)
-    await effects(context).fetch_spread(view, running.round, cid, 9, author)
+    await effects(context).fetch_spread(view, running.round, cid, 9)
     relays = [urls[member] for member in committee[1:]]  # the first has announced nothing
     patience = view.require_terms().merge_seconds / 4
-    told = Spread(urls[author], frozenset(relays), urls[context.me], patience)
+    told = Spread("", frozenset(relays), urls[context.me], patience)
     assert context.fetcher.spreads == [told]
     assert committee_gateways(view, running.round + 1) == []
 

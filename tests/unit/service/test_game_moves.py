@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.protocol.script import WATCHER, Script
+from tests.unit.protocol.script import PROVIDERS, WATCHER, Script
 from tests.unit.protocol.test_obligations import claim_about
 
 from atoll.errors import ProtocolError
@@ -17,7 +17,7 @@ from atoll.protocol.games.game_machine import Clock
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.moves import Pick
 from atoll.protocol.games.players import Question
-from atoll.protocol.types import ZERO_DIGEST, SeatIndex
+from atoll.protocol.types import ZERO_DIGEST, Address, SeatIndex
 from atoll.protocol.views import JobView
 from atoll.service.duties.challenge import NotChallenged
 from atoll.service.duties.game import PLAY, NoMove, SendMove
@@ -118,6 +118,27 @@ async def test_a_proofs_questions_are_one_move(here: Here) -> None:
     assert here.played == [1, 1, 1, 2, 2, 2]
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_another_holders_move_is_made_by_whom_it_named(here: Here, is_named: bool) -> None:
+    """Nobody computes a move that the contract refuses."""
+    here.questions = 0
+    here.go_on.set()
+    effects = here.effects()
+    me, asked = WATCHER if is_named else PROVIDERS[0], []
+
+    async def delegate_of(holder: Address) -> Address:
+        asked.append(holder)
+        return WATCHER
+
+    chain: Any = effects.context.chain
+    chain.delegate_of = delegate_of
+    effects.context.me = me  # type: ignore[misc]
+    ours = replace(move(1), is_holder=True)
+    done = await ours.perform(effects, here.view)
+    assert asked == [here.view.games[1].claim.holder]
+    assert (len(here.sent), isinstance(done.entry, NoMove)) == (is_named, not is_named)
+
+
 async def test_what_the_run_at_hand_serves_is_next_and_then_the_nearest_deadline(
     here: Here,
 ) -> None:
@@ -158,7 +179,9 @@ async def test_a_move_says_which_bond_it_keeps(here: Here, is_holder: bool) -> N
     """What it may cost follows from that."""
     here.questions = 0
     here.go_on.set()
-    await replace(move(2), is_holder=is_holder).perform(here.effects(), here.view)
+    effects = here.effects()
+    effects.context.me = here.view.games[2].claim.holder  # type: ignore[misc]
+    await replace(move(2), is_holder=is_holder).perform(effects, here.view)
     theirs = here.view.games[2].bond
     assert theirs != here.view.require_terms().provider_bond
     wanted = here.view.require_terms().provider_bond if is_holder else theirs

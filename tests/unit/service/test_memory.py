@@ -25,6 +25,7 @@ from atoll.train.memory_needs import (
     peaks,
     plan_for,
     provider_bytes,
+    rank_bytes,
     submitter_bytes,
     verifier_bytes,
 )
@@ -106,6 +107,48 @@ def test_the_text_has_what_is_said_of_larger_models() -> None:
         assert row[1:5] == [
             f"{size / 1e9:.3g} GB" for size in (*sizes, submitter_bytes(manifest, update))
         ]
+
+
+SEVEN = LARGE | {"vocab": 32_000, "kv_heads": 32, "ffn": 11_008}
+"""Of Llama 2 7B (Touvron et al. 2023, arXiv:2307.09288)."""
+SEVENTY = LARGE | {"width": 8192, "layers": 80, "heads": 64, "ffn": 28_672}
+
+
+def test_the_text_has_what_each_of_several_ranks_takes() -> None:
+    billion = preset("llama-1b")
+    assert billion.model is not None
+    jobs = {"124M": preset("gpt2-small"), "1B": billion}
+    for name, shape in (("7B", SEVEN), ("8B", LARGE), ("70B", SEVENTY)):
+        jobs[name] = billion.but({"model": {**billion.model.model_dump(), **shape}})
+    found = rows("shape")
+    assert [row[0] for row in found] == list(jobs)
+    for job, (_, *said_of) in zip(jobs.values(), found, strict=True):
+        manifest = manifest_of(job)
+        sizes = [rank_bytes(manifest, ranks, RECOMPUTING) for ranks in (1, 4, 8, 32)]
+        assert sizes == sorted(sizes, reverse=True)
+        sizes.append(rank_bytes(manifest, 8, LEAN))
+        assert said_of == [
+            f"{size / 1e9:,.0f} GB" if size > 1e11 else f"{size / 1e9:.3g} GB" for size in sizes
+        ]
+
+
+def test_measured_shares_hold_the_bar() -> None:
+    """And what each rank was seen to take is no more than is said of it, nor much less."""
+    count = param_count(manifest_of(BENCH).model)
+    found = rows("ranks")
+    assert [row[0] for row in found] == ["1", "2", "3", "4"]
+    for ranks, held, share, *peaks_seen in found:
+        size = float(held.removesuffix(" GB")) * 1e9
+        assert float(share) == pytest.approx(size * int(ranks) / (1.15 * 16 * count), abs=0.006)
+        assert float(share) <= 1
+        assert all(float(p.removesuffix(" GB")) * 1e9 > size for p in peaks_seen if p != "-")
+
+
+def test_several_ranks_have_room_where_one_has_not() -> None:
+    manifest = manifest_of(preset("llama-1b"))
+    room = rank_bytes(manifest, 4)
+    assert plan_for(manifest, room, ranks=4) == PLANS[0]
+    assert plan_for(manifest, room, ranks=1) == LEAN
 
 
 def test_a_plan_is_taken_where_the_one_before_it_has_no_room() -> None:

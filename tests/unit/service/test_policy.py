@@ -10,15 +10,16 @@ from tests.support.identities import cid
 from tests.support.manifests import make_manifest, make_terms
 
 from atoll.cli.services import POLICY
-from atoll.protocol.clocks import absolute_end
+from atoll.protocol.clocks import absolute_end, longest_leave
 from atoll.protocol.terms import MIN_MOVES, MOVES, WINDOWS
 from atoll.protocol.types import TOKEN, Role, Terms
 from atoll.service.config import PolicySection
-from atoll.service.pace import Pace, earned_per_hour, loads_of, promised_per_hour
+from atoll.service.pace import Load, Pace, earned_per_hour, loads_of, promised_per_hour
 from atoll.service.policy import (
     DAY,
     MOVE_SECONDS,
     clock_refusal,
+    games_refusal,
     least_move,
     lock_refusal,
     pace_refusal,
@@ -100,20 +101,28 @@ def longest_end(terms: Terms) -> int:
     "changes",
     [{}, {"audit_seconds": 3 * DAY}, {"game_seconds": 4 * DAY, "window_seconds": 8 * DAY}],
 )
-@pytest.mark.parametrize("days", [1.0, 30.0])
-def test_a_lock_lasts_no_longer_than_the_policy_says(changes: dict[str, int], days: float) -> None:
+def test_a_lock_lasts_no_longer_than_the_policy_says(changes: dict[str, int]) -> None:
     """To the absolute end: whatever makes it late, expiry, an audit or a game's clocks."""
-    terms = replace(PATIENT, **changes)
-    now, policy = longest_end(terms) - int(days * DAY), PolicySection(longest_lock=days)
+    terms = replace(PATIENT, audit_seconds=5 * DAY)
+    terms = replace(terms, **changes)
+    now, policy = longest_end(terms) - DAY, PolicySection(longest_lock=1.0)
     assert lock_refusal(policy, terms, now) == ""
     why = lock_refusal(policy, terms, now - DAY)
-    assert why == f"may lock bonds for {days + 1:.1f} days, and policy.longest_lock is {days:g}"
+    assert why == "may lock bonds for 2.0 days, and policy.longest_lock is 1"
+
+
+def test_who_asks_to_leave_waits_for_no_expiry() -> None:
+    """Five years are no lock: a merge that nobody signs ends where somebody leaves."""
+    terms = replace(PATIENT, expiry=1800 * DAY)
+    days = longest_leave(terms, 2 * terms.game_seconds + MOVES * terms.move_seconds) / DAY
+    assert lock_refusal(TEMPLATE, terms, 0) == ""
+    assert lock_refusal(PolicySection(longest_lock=days), terms, 0) == ""
+    assert "may lock bonds for" in lock_refusal(PolicySection(longest_lock=days - 1e-6), terms, 0)
 
 
 def test_thirty_days_are_the_longest_lock_of_who_says_nothing() -> None:
-    terms = replace(PATIENT, expiry=1800 * DAY)
-    assert "may lock bonds for 1800." in lock_refusal(TEMPLATE, terms, 0)
-    assert lock_refusal(TEMPLATE, replace(PATIENT, expiry=29 * DAY), 0) == ""
+    terms = replace(PATIENT, audit_seconds=3 * DAY, expiry=1800 * DAY)
+    assert "may lock bonds for 51." in lock_refusal(TEMPLATE, terms, 0)
 
 
 # --- loads and earnings ---
@@ -133,6 +142,18 @@ def test_evaluation_is_a_load_of_a_verifiers_merge() -> None:
     why = pace_refusal(policy, Role.VERIFIER, swamped, PACE)
     assert why.startswith(f"merge window {manifest.terms.merge_seconds} s < 16385 s")
     assert pace_refusal(policy, Role.PROVIDER, swamped, PACE) == ""  # it evaluates nothing
+
+
+def test_runs_in_all_jobs_at_once_have_to_fit_into_the_shortest_clock() -> None:
+    policy = PolicySection(most_of_window=0.5)
+    game, other = Load("game", 30, 100, ""), Load("game", 20, 1000, "")
+    assert games_refusal(policy, game, [other]) == ""
+    slower = replace(other, needed=20.1)
+    why = games_refusal(policy, game, [slower])
+    assert why.startswith("game window 100 s < 101 s, of which runs in this job and 1 more would")
+    assert games_refusal(policy, replace(game, window=1000), [replace(other, window=99)]) != ""
+    assert games_refusal(policy, replace(game, needed=1000), []) == ""  # that is the job's alone
+    assert games_refusal(PolicySection(), game, [slower]) == ""
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.counting import calls_of, fold_of, idle_step
+from tests.support.counting import calls_of, folded, idle_step
 from tests.support.synthetic_chain import SyntheticJob
 
 from atoll.protocol.keeper_calls import keeper_calls
@@ -37,8 +37,8 @@ def test_everybodys_calls_cost_the_same_but_for_what_is_burnt(
 
 
 def test_an_event_costs_the_same_after_many_rounds() -> None:
-    few, many = (calls_of(work) / count for work, count in map(fold_of, (FEW, MANY)))
-    assert many <= 1.5 * few
+    few, many = (folded(job).calls_an_event for job in (FEW, SyntheticJob(rounds=800)))
+    assert many <= 1.15 * few
 
 
 def test_an_event_copies_a_path_of_the_rounds_and_not_all(

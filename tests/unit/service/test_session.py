@@ -7,14 +7,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tests.support.identities import JOB, address
+import pytest
+from tests.support.identities import JOB, address, digest
 from tests.unit.protocol.network import Network
-from tests.unit.protocol.script import PROVIDERS, Script
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
+from tests.unit.service.held import MANIFEST
 
-from atoll.protocol.types import HolderId, JobId
+from atoll.protocol.types import Address, Digest, HolderId, JobId
+from atoll.protocol.views import JobView
+from atoll.service.config import GatewaySection
+from atoll.service.gateway_process import GatewayFiles
 from atoll.service.session import Session, members_of
+from atoll.service.update_limits import max_update_bytes
 from atoll.storage import Fetcher, LocalStore
+from atoll.storage.cid import DAG_CBOR, Cid
 from atoll.storage.rate_limits import Outsider
+
+MAINNET, ANVIL = 1, 31337
 
 
 async def test_a_job_s_blocks_are_asked_of_that_job_s_gateways_only(tmp_path: Path) -> None:
@@ -30,7 +39,8 @@ async def test_a_job_s_blocks_are_asked_of_that_job_s_gateways_only(tmp_path: Pa
     follower = SimpleNamespace(
         gateways=lambda job: views[job].gateway_urls() if job in views else (), views=views
     )
-    listen = SimpleNamespace(gateway=SimpleNamespace(public_url=own), account=None)
+    gateway = SimpleNamespace(public_url=own, announce=True, private_peers=True)
+    listen = SimpleNamespace(gateway=gateway, account=None)
     session = Session(cast(Any, listen), nothing, cast(Any, follower))
     session.gateway = cast(Any, SimpleNamespace(url="http://10.0.0.1:1"))
     async with Fetcher(LocalStore(tmp_path), tuple) as fetcher:
@@ -82,3 +92,52 @@ def test_a_submitter_keeps_its_room_with_whoever_starts_again_when_its_bond_is_h
         session = Session(cast(Any, config), nothing, cast(Any, follower))
         assert session.admitted() == expected
     assert over.submitter in members_of(over)
+
+
+def test_a_verifier_s_gateway_expects_updates_as_long_as_the_job_can_have(tmp_path: Path) -> None:
+    script, store = Script.ready(), LocalStore(tmp_path, sync=False)
+    script.net.advance()
+    script.train()
+    cid = Cid.of(MANIFEST.to_bytes(), DAG_CBOR)
+    named = {"spec_cid": cid.to_bytes(), "spec_digest": Digest(MANIFEST.digest())}
+    views = {JobId(1): replace(script.net.view, **named)}
+    session = watching(VERIFIERS[0], views)
+    session.storage = cast(Any, SimpleNamespace(local=store))
+    session.admitted()
+    assert session.files() == GatewayFiles()  # how long they may be is not known yet
+    store.add_block(MANIFEST.to_bytes(), DAG_CBOR)
+    running = views[JobId(1)].open
+    assert running is not None
+    updates = [Cid.from_bytes(each.reveal.update_cid) for each in running.reveals.values()]
+    files = dict.fromkeys(updates, max_update_bytes(MANIFEST))
+    assert files and session.files() == GatewayFiles(files, files)
+    views[JobId(1)] = replace(views[JobId(1)], open=replace(running, reveals={}))  # a reorg
+    assert session.files() == GatewayFiles()
+    views[JobId(1)] = replace(script.net.view, **(named | {"spec_digest": digest("another")}))
+    assert session.files() == GatewayFiles()
+
+
+@pytest.mark.parametrize(
+    ("section", "chain_id", "url"),
+    [
+        ({}, ANVIL, "http://127.0.0.1:4001"),
+        ({}, MAINNET, ""),
+        ({"announce": False}, ANVIL, ""),
+        ({"public_url": "http://example.org"}, MAINNET, "http://example.org"),
+        ({"public_url": "http://example.org", "announce": False}, MAINNET, ""),
+        ({"private_peers": True}, MAINNET, "http://127.0.0.1:4001"),
+    ],
+)
+def test_what_nobody_reaches_is_not_announced(
+    section: dict[str, Any], chain_id: int, url: str
+) -> None:
+    deployment = SimpleNamespace(chain_id=chain_id)
+    config = SimpleNamespace(gateway=GatewaySection(**section), deployment=deployment, account=None)
+    session = Session(cast(Any, config), cast(Any, None), cast(Any, None))
+    session.gateway = cast(Any, SimpleNamespace(url="http://127.0.0.1:4001"))
+    assert session.url == url
+
+
+def watching(account: Address, views: dict[JobId, JobView]) -> Session:
+    config = SimpleNamespace(account=SimpleNamespace(address=account))
+    return Session(cast(Any, config), cast(Any, None), cast(Any, SimpleNamespace(views=views)))

@@ -237,6 +237,42 @@ def test_each_side_moves_when_it_is_its_turn(script: Script) -> None:
     assert (move.moves, move.is_holder) == (1, False)
 
 
+def test_a_delegate_plays_for_the_holder_alone(script: Script) -> None:
+    """It moves and concludes for it, and collects nothing; what the other side owes is not its."""
+    delegate = VERIFIERS[2]
+    begin(script)
+
+    def made(kind: type[Any], defends: Address | None = HOLDER) -> list[Any]:
+        return wanted(player(script, delegate, watches=False, defends=defends), kind)
+
+    (move,) = made(SendMove)
+    assert (move.game, move.moves, move.is_holder) == (1, 0, True)
+    assert made(SendMove, None) == made(SendMove, PROVIDERS[0]) == []
+    script.net.emit(OPENED)
+    assert made(SendMove) == []
+    late = Head(script.net.number, script.net.view.games[1].deadline)
+    state = player(script, delegate, watches=False, defends=HOLDER)
+    assert [c.game for c in wanted(replace(state, head=late), SendTimeOut)] == [1]
+    script.net.emit(ev.Decided(1, Outcome.CHALLENGER_LOST))
+    assert [c.game for c in made(SendConclude)] == [1]
+    script.net.emit(ev.Ended(1, Outcome.CHALLENGER_LOST))
+    assert made(SendCollect) == made(SendConclude) == []
+
+
+def test_who_is_challenged_by_its_own_delegate_gets_no_move_of_the_other_side(
+    script: Script,
+) -> None:
+    begin(script)  # by WATCHER
+    both = {"watches": False, "defends": HOLDER}
+    (move,) = wanted(player(script, WATCHER, **both), SendMove)
+    assert move.is_holder
+    script.net.emit(OPENED)
+    (move,) = wanted(player(script, WATCHER, **both), SendMove)
+    assert not move.is_holder
+    script.net.emit(ev.Decided(1, Outcome.HOLDER_LOST))
+    assert wanted(player(script, VERIFIERS[2], **both), SendConclude) == []
+
+
 def test_a_move_that_nobody_can_make_is_not_asked_for_again(script: Script) -> None:
     begin(script)
     state = player(script, HOLDER)

@@ -184,4 +184,4 @@ def test_nothing_changes_under_the_same_word() -> None:
     next(iter(now["classes"].values())).append("more")
     with pytest.raises(WireError, match="another word"):
         renewed(KNOWN, now)
-    assert renewed(KNOWN, now | {"word": "atoll-worker.v3"})["word"] == "atoll-worker.v3"
+    assert renewed(KNOWN, now | {"word": "atoll-worker.other"})["word"] == "atoll-worker.other"

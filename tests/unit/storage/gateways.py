@@ -47,6 +47,21 @@ async def hostile(handler: Handler) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
+class Counted:
+    """A handler that counts how often it was asked."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler, self.asked = handler, 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked += 1
+        return await self._handler(request)
+
+
+async def lacks(_: web.Request) -> web.StreamResponse:
+    return web.Response(status=404)
+
+
 async def stalls(_: web.Request) -> web.StreamResponse:
     await asyncio.Event().wait()
     raise web.HTTPOk

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.unit.storage.gateways import PATIENT, QUICK, Handler, hostile, serving, stalls
+from tests.unit.storage.gateways import PATIENT, QUICK, Counted, Handler, hostile, serving, stalls
 
 from atoll.errors import DiskFull, NotFound, TooLarge
 from atoll.storage import (
@@ -122,16 +122,16 @@ async def test_what_a_library_makes_of_one_gateway_harms_no_other(
     theirs: LocalStore, ours: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever leaves the libraries for one source, such as yarl's IndexError for an address."""
-    download = GatewayClient._download
+    body = GatewayClient.body
 
     async def fails_for_the_stranger(
-        self: GatewayClient, cid: Cid, source: GatewaySource, *how: Any
+        self: GatewayClient, source: GatewaySource, *how: Any
     ) -> bytes:
         if source.url == "http://stranger":
             raise IndexError("string index out of range")
-        return await download(self, cid, source, *how)
+        return await body(self, source, *how)
 
-    monkeypatch.setattr(GatewayClient, "_download", fails_for_the_stranger)
+    monkeypatch.setattr(GatewayClient, "body", fails_for_the_stranger)
     cid = theirs.add_bytes(b"wanted")
     async with (
         serving(theirs) as good,
@@ -146,15 +146,9 @@ async def test_sources_belong_to_whom_they_were_named_for(
     theirs: LocalStore, ours: LocalStore
 ) -> None:
     """One job's gateways are not asked for another's blocks, though all share the connections."""
-    asked = 0
-
-    async def counting(request: web.Request) -> web.StreamResponse:
-        nonlocal asked
-        asked += 1
-        return await answers_wrong(request)
-
+    counted = Counted(answers_wrong)
     async with (
-        hostile(counting) as stranger,
+        hostile(counted.answer) as stranger,
         serving(theirs) as good,
         Fetcher(ours, tuple, PATIENT) as fetcher,
     ):
@@ -162,31 +156,25 @@ async def test_sources_belong_to_whom_they_were_named_for(
         paid = fetcher.among(lambda: [good.url], "paid")
         with pytest.raises(NotFound):
             await free.get(theirs.add_bytes(b"free"), 10)
-        before = asked
+        before = counted.asked
         assert await paid.get(theirs.add_bytes(b"paid"), 10) == b"paid"
-        assert (before > 0, asked) == (True, before)
+        assert (before > 0, counted.asked) == (True, before)
         assert [source.url for source in paid.sources.bad()] == [stranger]
         with pytest.raises(NotFound, match="none is known"):
             await fetcher.get(Cid.of(b"x"), 1)
 
 
 async def test_a_liar_is_remembered(theirs: LocalStore, ours: LocalStore) -> None:
-    asked = 0
-
-    async def counting(request: web.Request) -> web.StreamResponse:
-        nonlocal asked
-        asked += 1
-        return await answers_wrong(request)
-
+    counted = Counted(answers_wrong)
     async with (
-        hostile(counting) as bad,
+        hostile(counted.answer) as bad,
         serving(theirs) as good,
         Fetcher(ours, lambda: [bad, good.url]) as fetcher,
     ):
         for i in range(30):
             await fetcher.get(theirs.add_bytes(bytes([i])), 1)
         assert [source.url for source in fetcher.sources.bad()] == [bad]
-    assert asked == 1
+    assert counted.asked == 1
 
 
 async def test_blocks_come_from_whoever_has_them(tmp_path: Path, ours: LocalStore) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import CorruptBlock, NotFound, TooLarge
-from atoll.storage.cid import RAW, Cid
+from atoll.storage.cid import DAG_PB, RAW, Cid
 from atoll.storage.dagpb import Link, Node, encode_node
 from atoll.storage.errors import MalformedDag
 from atoll.storage.local import LocalStore
 from atoll.storage.slices import FileSlices
-from atoll.storage.unixfs import LEGACY, Child, Profile
+from atoll.storage.unixfs import LEGACY, Child, Profile, encode_file_header
 
 MIB = 1 << 20
 DATA = os.urandom(2 * MIB + 300_001)
@@ -60,6 +60,34 @@ def test_a_file_with_an_empty_leaf_at_its_end_is_refused(store: LocalStore) -> N
     longer = store.join_leaves([Child(cid, MIB), Child(empty, 0)])
     with pytest.raises(MalformedDag):
         FileSlices(store, longer, len(DATA))
+
+
+def repeating(store: LocalStore, leaf: bytes, links: int, depth: int) -> tuple[Cid, int]:
+    """A file of one leaf that each node names again and again, and the bytes that it claims."""
+    cid, size = store.add_block(leaf), len(leaf)
+    for _ in range(depth):
+        header = encode_file_header(b"", size * links, [size] * links)
+        cid = store.add_block(encode_node(Node([Link(cid, b"", size)] * links, header)), DAG_PB)
+        size *= links
+    return cid, size
+
+
+@pytest.mark.parametrize("leaf", [b"x" * 4096, b"x" * (MIB // 4)], ids=len)
+def test_no_list_is_made_of_what_a_few_nodes_name_again_and_again(
+    store: LocalStore, leaf: bytes
+) -> None:
+    cid, size = repeating(store, leaf, 256, 2)
+    with pytest.raises(MalformedDag, match="more nodes than a file of its size needs"):
+        store.leaves(cid, size)
+    with pytest.raises(MalformedDag, match="more nodes than a file of its size needs"):
+        FileSlices(store, cid, size)
+
+
+def test_a_node_without_children_is_no_file_that_everybody_lays_out_so(store: LocalStore) -> None:
+    cid = store.add_block(encode_node(Node([], encode_file_header(b"", 0, []))), DAG_PB)
+    assert store.read_bytes(cid, 100) == b""
+    with pytest.raises(MalformedDag, match="laid out"):
+        FileSlices(store, cid, 100)
 
 
 def test_slices_have_no_steps(store: LocalStore) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from tests.unit.storage.gateways import PATIENT, QUICK, hostile, serving, stalls
+from tests.unit.storage.gateways import PATIENT, QUICK, Counted, hostile, lacks, serving, stalls
 
 from atoll.errors import NotFound
 from atoll.storage import (
@@ -25,22 +25,16 @@ from atoll.storage.sources import SourceBook
 async def test_a_stalling_gateway_is_overtaken_and_then_avoided(
     theirs: LocalStore, ours: LocalStore
 ) -> None:
-    asked = 0
-
-    async def counting(request: web.Request) -> web.StreamResponse:
-        nonlocal asked
-        asked += 1
-        return await stalls(request)
-
+    counted = Counted(stalls)
     async with (
-        hostile(counting) as slow,
+        hostile(counted.answer) as slow,
         serving(theirs) as good,
         Fetcher(ours, lambda: [good.url], PATIENT) as fetcher,
     ):
         for i in range(10):
             await fetcher.get(theirs.add_bytes(bytes([i])), 1, prefer=[slow])
         assert fetcher.sources.ranked([slow])[0].failures >= 1
-    assert 1 <= asked < 5
+    assert 1 <= counted.asked < 5
 
 
 async def test_gateways_that_drip_hold_up_nobody_elses_blocks(
@@ -77,29 +71,28 @@ async def test_who_has_a_block_by_then_is_asked_while_another_is_slow(
     ours: LocalStore,
 ) -> None:
     """As an author that makes again what its disk lost, beside a gateway that never answers."""
-    cid, asked = Cid.of(b"made again"), 0
+    cid = Cid.of(b"made again")
 
-    async def has_it_later(_: web.Request) -> web.StreamResponse:
-        nonlocal asked
-        asked += 1
-        return web.Response(body=b"made again") if asked > 4 else web.Response(status=404)
+    async def has_it_later(request: web.Request) -> web.StreamResponse:
+        return await lacks(request) if counted.asked <= 4 else web.Response(body=b"made again")
 
+    counted = Counted(has_it_later)
     config = replace(PATIENT, passes=2, pass_pause_s=0.01)
     async with (
         hostile(stalls) as slow,
-        hostile(has_it_later) as author,
+        hostile(counted.answer) as author,
         Fetcher(ours, lambda: [slow], config) as fetcher,
     ):
         assert await fetcher.fetch_block(cid, prefer=[author]) == b"made again"
-    assert asked == 5
+    assert counted.asked == 5
 
 
 async def test_gateways_that_are_slow_in_turn_hold_nobody_for_ever(ours: LocalStore) -> None:
     """Each is asked again while the other is slow."""
 
-    async def late(_: web.Request) -> web.StreamResponse:
+    async def late(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(random.uniform(0.1, 0.4))
-        return web.Response(status=404)
+        return await lacks(request)
 
     config = replace(QUICK, passes=2, pass_pause_s=0.01)
     async with AsyncExitStack() as stack:
@@ -111,22 +104,16 @@ async def test_gateways_that_are_slow_in_turn_hold_nobody_for_ever(ours: LocalSt
 
 async def test_of_what_one_withholds_the_others_are_asked_no_oftener(ours: LocalStore) -> None:
     """At 256 seats everybody asks everybody for it, as often as this."""
-    asked = 0
-
-    async def has_none(_: web.Request) -> web.StreamResponse:
-        nonlocal asked
-        asked += 1
-        return web.Response(status=404)
-
+    counted = Counted(lacks)
     config = replace(QUICK, block_timeout_s=1.0, passes=2, pass_pause_s=0.01)
     async with (
         hostile(stalls) as author,
-        hostile(has_none) as other,
+        hostile(counted.answer) as other,
         Fetcher(ours, lambda: [other], config) as fetcher,
     ):
         with pytest.raises(NotFound):
             await fetcher.fetch_block(Cid.of(b"withheld"), prefer=[author])
-    assert asked == config.passes
+    assert counted.asked == config.passes
 
 
 async def test_jobs_have_their_turns_however_much_others_ask_for(

@@ -11,11 +11,12 @@ from tests.vectors.generate_merge import DATA_SEED, manifest_of, model_of, updat
 
 from atoll.aggregation import chunks, merge_spots, passes, stated_merge
 from atoll.aggregation.merge_round import MergedUpdate, merge_updates
-from atoll.aggregation.merge_spots import Spot
+from atoll.aggregation.merge_spots import Spot, chunk, place
 from atoll.aggregation.stated_merge import MergedLayout
 from atoll.errors import MalformedUpdate
 from atoll.numerics.pieces import root_of_update
 from atoll.numerics.sections import joined
+from atoll.numerics.shown_pieces import KnownPieces
 from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeRecord
@@ -98,34 +99,46 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stored:
 
 def test_what_a_committee_wrote_is_applied_and_holds_at_every_spot(stored: Stored) -> None:
     merge = stored.read()
-    spots = [Spot(section, chunk) for section in (0, 1) for chunk in range(3)]
+    spots = every_spot(merge)
     assert merge.applied(spots, stored.updates).to_bytes() == stored.after.to_bytes()
-    drawn = {spot for secret in range(40) for spot in merge.drawn(bytes([secret]))}
+    drawn = {spot for secret in range(2000) for spot in merge.drawn(secret.to_bytes(2, "big"))}
     assert drawn == set(spots)
 
 
-def test_of_an_update_a_spot_takes_its_own_bytes(stored: Stored) -> None:
+def every_spot(merge: StoredMerge) -> list[Spot]:
+    layout, updates = merge.layout, merge.layout.updates
+    places = [place(layout, s, n) for s in range(3) for n in range(updates.places(s))]
+    chunks = [chunk(layout, s, n) for s in (0, 1) for n in range(3)]
+    return [spot for spot in (*places, *chunks) if spot.start < spot.stop]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_of_an_update_a_spot_takes_its_own_pieces(stored: Stored, number: int) -> None:
     merge = stored.read()
-    spans = merge.spans(Spot(1, 1))
-    needed = sum(span.stop - span.start for span in spans)
-    assert 0 < needed < len(stored.updates[0]) / 6
-    masked = {
-        seat: b"".join(
-            bytes(1) if not any(s.start <= at < s.stop for s in spans) else data[at : at + 1]
-            for at in range(len(data))
-        )
+    places = [place(merge.layout, number % 3, 1), chunk(merge.layout, number % 2, 1)]
+    spot, other = places[number // 3], places[1 - number // 3]
+    numbers, size = merge.pieces_of(spot), len(stored.updates[0])
+    known = {
+        seat: KnownPieces({n: data[1024 * n : 1024 * n + 1024] for n in numbers}, size)
         for seat, data in stored.updates.items()
     }
-    assert merge.applied([Spot(1, 1)], masked).digest() == stored.after.digest()
-    with pytest.raises(MalformedUpdate):
-        merge.applied([Spot(0, 1)], masked)
+    assert 1024 * len(numbers) < size / 6
+    assert merge.applied([spot], known).digest() == stored.after.digest()
+    with pytest.raises(KeyError):
+        merge.applied([place(merge.layout, 1, 3), other], known)
 
 
-def test_a_byte_that_is_not_the_rules_is_seen_at_its_chunk_alone(stored: Stored) -> None:
-    merge = stored.lying(stored.layout.sections[0].start + SMALL_CHUNK + 9, new_parts=True)
-    assert merge.applied([Spot(0, 0), Spot(1, 1)], stored.updates) is not None
-    with pytest.raises(MalformedUpdate, match="the merge of"):
-        merge.applied([Spot(0, 1)], stored.updates)
+def test_a_byte_that_is_not_the_rules_is_seen_at_its_spots_alone(stored: Stored) -> None:
+    at = SMALL_CHUNK + 9
+    merge = stored.lying(stored.layout.sections[0].start + at, new_parts=True)
+    spots = every_spot(merge)
+    here = [spot for spot in spots if spot.section == 0 and spot.start <= at < spot.stop]
+    assert sorted(spot.is_chunk for spot in here) == [False, True]
+    elsewhere = [spot for spot in spots if spot not in here]
+    assert merge.applied(elsewhere, stored.updates) is not None
+    for spot in here:
+        with pytest.raises(MalformedUpdate, match="the merge of"):
+            merge.applied([spot], stored.updates)
 
 
 def test_a_merged_update_that_leads_elsewhere_is_refused_without_any_spot(stored: Stored) -> None:

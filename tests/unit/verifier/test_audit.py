@@ -11,14 +11,17 @@ from eth_abi.abi import decode
 from tests.support.identities import digest
 from tests.support.manifests import make_manifest, make_terms
 from tests.unit.protocol.script import VERIFIERS, WATCHER, Script
+from tests.unit.protocol.test_obligations import claim_about
 from tests.unit.service.held import state_of
 
 from atoll.chain.abi import registry
 from atoll.chain.contract_calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.protocol.audit_reports import AuditEntry, AuditReport
+from atoll.protocol.game_records import GameRecord
+from atoll.protocol.games.game_machine import Outcome
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.types import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
+from atoll.protocol.types import ZERO_DIGEST, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
 from atoll.service.duties.challenge import SendChallenge
 from atoll.service.duties.join_and_leave import SendJoin, SendLeave
@@ -256,6 +259,35 @@ def test_which_round_of_a_reset_period_is_false_is_found_again_where_the_journal
     assert (challenge.round, challenge.at, challenge.through_round) == (0, 4, 1)
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "comes_again"),
+    [
+        ([Outcome.NONE], False),
+        ([Outcome.CHALLENGER_LOST], False),
+        ([Outcome.SENT_HOME], True),
+        ([Outcome.SENT_HOME, Outcome.NONE], False),
+    ],
+)
+def test_an_accusation_that_was_pushed_out_comes_again_until_the_window_ends(
+    outcomes: list[Outcome], comes_again: bool
+) -> None:
+    script, me, settled_round, seats = accusing()
+    claim = claim_about(script.net.view, seats[0], 0, is_update_proof=False, window=1)
+    games = {
+        id: GameRecord(id, me, 1, claim, b"", outcome=outcome, is_owed=True)
+        for id, outcome in enumerate(outcomes)
+    }
+    script.net.view = replace(script.net.view, games=games)
+    clock = script.net.view.settled[1].clock
+    for now, is_in_time in ((clock.half + 1, True), (clock.window_end, False)):
+        state = at(seen(of(script, me), settled_round, seats[0]), now)
+        challenges = wanted(state, SendChallenge)
+        assert [c.seat for c in challenges] == seats[:1] * (comes_again and is_in_time)
+        assert all(c.owed for c in challenges)
+    script.net.slash(Role.PROVIDER, settled_round.seats[seats[0]], WATCHER)
+    assert wanted(at(of(script, me), clock.half + 1), SendChallenge) == []
+
+
 class Shy(VerifierBehaviour):
     def may_accuse(self, view: JobView) -> bool:
         return False
@@ -334,4 +366,4 @@ async def test_the_service_runs_an_honest_verifier_unless_it_is_told_another(
     await service.serve(config, shy)
     (honest, told) = ran
     assert type(honest[2]) is VerifierBehaviour
-    assert told == ("verifier", config, shy, step)
+    assert told == ("verifier", config, shy, step, shy.serve_function)

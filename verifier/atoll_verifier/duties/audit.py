@@ -12,9 +12,11 @@ from atoll.chain.call import Call
 from atoll.chain.contract_calls import Calls
 from atoll.protocol.audit_reports import AuditReport, audit_report_hash, salt_message
 from atoll.protocol.checkpoint_commitments import key_of
-from atoll.protocol.obligations import Duty, Obligation
+from atoll.protocol.game_records import pay_position
+from atoll.protocol.games.game_machine import Outcome as GameOutcome
+from atoll.protocol.obligations import Duty, Obligation, accused, games_about
 from atoll.protocol.settled_rounds import SettledRound
-from atoll.protocol.types import Digest, HolderId, RoundIndex
+from atoll.protocol.types import Digest, HolderId, Role, RoundIndex
 from atoll.protocol.views import JobView
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.challenge import SendChallenge, may_challenge, one_at_a_time
@@ -111,6 +113,7 @@ def decide_audit(state: VerifierState, owed: tuple[Obligation, ...]) -> Decision
             wanted += _challenge(state, settled_round, due)
     for settled_round in state.view.auditing(state.now):
         wanted += _again(state, settled_round)
+        wanted += _pushed_out(state, settled_round)
     wanted += _wrong_work_tags(state)
     return Decision("audit", f"{len(wanted)} things to do", one_at_a_time(state, wanted))
 
@@ -128,6 +131,29 @@ def _audit_report(
         sent = behaviour.sent_audit_report(settled_round, audit_report)
         return [] if sent is None else [SendAuditReport(settled_round.round, sent)]
     return _sealing(state, settled_round, owed)
+
+
+def _pushed_out(state: VerifierState, settled_round: SettledRound) -> list[AnyCommand]:
+    """Our accusations that came into a queue and were sent home: to have challenged keeps our bond,
+    and only a game that is won earns the fee.
+    """
+    view, clock, wanted = state.view, settled_round.clock, list[AnyCommand]()
+    for id, report in settled_round.opened_reports.items():
+        if view.verifiers[id].account != state.me or not clock.takes_challenges(state.now):
+            continue
+        for entry in report.entries:
+            seat, holder = entry.seat, settled_round.seats[entry.seat]
+            if entry.is_valid or view.providers[holder].is_slashed:
+                continue
+            position = pay_position(view.job_id, Role.PROVIDER, holder, settled_round.round)
+            games = games_about(view, accused(settled_round, position, state.me, entry))
+            if games and all(game.outcome is GameOutcome.SENT_HOME for game in games):
+                end = clock.window_end
+                about = Obligation(
+                    Duty.CHALLENGE, settled_round.round, end, id, (seat,), at=entry.at
+                )
+                wanted += _challenge(state, settled_round, about)
+    return wanted
 
 
 def _again(state: VerifierState, settled_round: SettledRound) -> list[AnyCommand]:

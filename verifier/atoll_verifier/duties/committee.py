@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 from atoll.chain.call import Call
@@ -17,6 +17,7 @@ from atoll.errors import ProtocolError, RpcUnavailable
 from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import SIGNATURE_BYTES, CertificateKind, alone, is_enough
 from atoll.protocol.hashing import certificate_hash, certificate_message
+from atoll.protocol.merge_inputs import MergeTerms, candidates
 from atoll.protocol.obligations import Duty, Obligation, committee_accounts
 from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.settled_rounds import SettledRound
@@ -35,7 +36,7 @@ from atoll.service.commands import ContractCall, Transaction
 from atoll.service.duties.certification import ensure_sum, signature_of, sound
 from atoll.service.duties.equivocation import heard, note_name
 from atoll.service.duties.evaluation import evaluating, loss_of, verdict_of
-from atoll.service.duties.material import has_material, spec_of
+from atoll.service.duties.material import has_material, manifest_of, spec_of
 from atoll.service.duties.merge import (
     DoMerge,
     RoundMerged,
@@ -261,14 +262,28 @@ def _decide_verdict(state: VerifierState, owed: list[Obligation]) -> Decision:
     verdict = state.setup.behaviour.verdict_override(view, ours)
     where = (running.round, running.seed, running.votes_accumulator)
     sign = SignVerdict(*where, running.digest_of(verdict), verdict, state.now)
-    return Decision("verdict", "signs", (sign,))
+    is_false = _drops_some(state, ours) and not state.setup.behaviour.signs_without(view)
+    reason = "signs nothing: an update that most say to have is none" if is_false else "signs"
+    return Decision("verdict", reason, () if is_false else (sign,))
+
+
+def _drops_some(state: VerifierState, verdict: Verdict) -> bool:
+    """Whether a stated merge has an update in none of its lists that most members say to have: it
+    is not canonical, and whoever signed that could be struck for it.
+    """
+    running, manifest = state.view.open, manifest_of(state.entries)
+    if running is None or manifest is None or not any(verdict.statement):
+        return False
+    possible = candidates(running.merge_record, MergeTerms.of(manifest))
+    return verdict.merged + verdict.excluded.bit_count() < len(possible)
 
 
 def _working_out(
     state: VerifierState, round: RoundIndex, merge: DoMerge | None, merged: RoundMerged | None
 ) -> tuple[AnyCommand, ...]:
     """The merge of a round and the loss of what it opened from, whichever is not here."""
-    merges = () if merge is None or merged is not None else (merge,)
+    function = state.setup.behaviour.merge_function
+    merges = () if merge is None or merged is not None else (replace(merge, function=function),)
     evaluate = None if loss_of(state, round) is not None else evaluating(state, round)
     return merges if evaluate is None else (*merges, evaluate)
 

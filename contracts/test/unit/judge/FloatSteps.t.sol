@@ -15,9 +15,9 @@ contract FloatStepsTest is Nodes {
     }
 
     function test_anotherFamilysOperationIsRefused() public {
-        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x031c));
-        step.need(0x031c, new bytes(16), 0, new bytes[](0));
-        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x031c));
-        step.run(0x031c, new bytes(16), 0, new bytes[](0));
+        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x031d));
+        step.need(0x031d, new bytes(16), 0, new bytes[](0));
+        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x031d));
+        step.run(0x031d, new bytes(16), 0, new bytes[](0));
     }
 }

@@ -32,6 +32,7 @@ class RoundHistory:
         tokens: that the paid seats trained on; `total_tokens` of all rounds up to this.
         cost: tokens of money, as things stand; `total_cost` of all rounds up to this.
         loss_before, loss: the held-out loss before and after it; None where it is not known.
+        reward, length, spread: of what it sampled (`Sampled`); `held_out_reward` is of its model.
     """
 
     round: int
@@ -50,6 +51,10 @@ class RoundHistory:
     total_cost: float
     loss_before: float | None
     loss: float | None
+    reward: float | None
+    length: float | None
+    spread: float | None
+    held_out_reward: float | None
     is_settled: bool
 
 
@@ -83,26 +88,27 @@ def round_history(ledger: Ledger, figures: Sequence[RoundFigures]) -> list[Round
     Args:
         figures: of each model, the initial one first.
     """
-    losses = [item.loss for item in figures]
     history: list[RoundHistory] = []
     tokens = wei = 0
     for row in round_rows(ledger):
         trained = _tokens(ledger, row["round"])
         tokens, wei = tokens + trained, wei + int(row["cost_wei"])
-        history.append(_round(row, losses, tokens=trained, total_tokens=tokens, total_wei=wei))
+        history.append(_round(row, figures, tokens=trained, total_tokens=tokens, total_wei=wei))
     return history
 
 
 def _round(
     row: Row,
-    losses: Sequence[float | None],
+    figures: Sequence[RoundFigures],
     *,
     tokens: int,
     total_tokens: int,
     total_wei: int,
 ) -> RoundHistory:
     number, seconds, is_settled = row["round"], row["seconds"], row["status"] == "settled"
-    before, after = (losses[at] if at < len(losses) else None for at in (number, number + 1))
+    nothing = RoundFigures(number + 1)
+    before, after = (figures[at] if at < len(figures) else nothing for at in (number, number + 1))
+    sampled = after.sampled
     return RoundHistory(
         round=number,
         phase=row["phase"],
@@ -118,8 +124,12 @@ def _round(
         total_tokens=total_tokens,
         cost=int(row["cost_wei"]) / whole_token(),
         total_cost=total_wei / whole_token(),
-        loss_before=before,
-        loss=after,
+        loss_before=before.loss,
+        loss=after.loss,
+        reward=None if sampled is None else sampled.reward,
+        length=None if sampled is None else sampled.length,
+        spread=None if sampled is None else sampled.spread,
+        held_out_reward=after.held_out_reward,
         is_settled=is_settled,
     )
 

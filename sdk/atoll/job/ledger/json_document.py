@@ -119,8 +119,6 @@ def deadlines(rows: Sequence[Row], view: JobView, now: int) -> list[dict[str, An
 
 
 def _awaited(game: GameRecord) -> str:
-    if game.is_pools:
-        return "the round's verifiers to say who is right"
     return "the holder to move" if game.is_holders_turn else "the challenger to move"
 
 

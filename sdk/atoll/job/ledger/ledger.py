@@ -26,7 +26,7 @@ from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import NO_ROUND, Address, HolderId, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
 
-NOT_MOVES: Final = frozenset({ev.Challenged, ev.Began, ev.Testified, ev.Decided, ev.Ended})
+NOT_MOVES: Final = frozenset({ev.Challenged, ev.Owed, ev.Began, ev.Decided, ev.Ended})
 """Events of games that none of the two parties' moves bring about."""
 SEAT_LOGS: Final[dict[type, str]] = {
     ev.Committed: "commit",

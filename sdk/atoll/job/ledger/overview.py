@@ -21,6 +21,7 @@ from atoll.protocol.audit_rates import rate_in
 from atoll.protocol.clocks import AuditClock, last_audits
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.pay import budget, seat_pay
+from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.views import JobView
 from atoll.service.pace import most_drawn
 from atoll.storage.cid import cid_text
@@ -125,6 +126,17 @@ def _what(manifest: Manifest, sources: Sequence[str]) -> dict[str, Any]:
         "tokenizer_cid": cid_text(data.tokenizer_cid),
         "sources": list(sources),
         "method": _method(manifest),
+        "task": None if manifest.task is None else _task(manifest.task),
+    }
+
+
+def _task(task: TaskSpec) -> dict[str, Any]:
+    """What is learned by rewards, where that is no text."""
+    return {
+        "prompts": task.prompts,
+        "group": task.group,
+        "new_tokens": task.new_tokens,
+        "rewards": [f"{reward.kind}: {reward.weight}" for reward in task.rewards],
     }
 
 

@@ -129,29 +129,34 @@ class BlockStepBody:
     def encode(self, scaled: Float32Vector, piece: int) -> bytes:
         """As `Body.encode`."""
         steps = self.levels.steps(scaled, BLOCK)
-        for at, dither in self._dithers(steps, len(scaled), piece):
-            scaled[at : at + PIECE] += dither
+        for at, dither in self._dithers(steps, len(scaled), piece * PIECE):
+            scaled[at : at + len(dither)] += dither
         codes = self.levels.codes(scaled, steps, BLOCK)
         return pack(steps, STEP_BITS) + pack(codes, self.levels.width)
 
-    def decode(self, body: memoryview, length: int, piece: int) -> Int8Vector:
+    def decode(self, body: memoryview, length: int, start: int) -> Int8Vector:
         """As `Body.decode`."""
         at = packed_length(_blocks(length), STEP_BITS)
         steps = unpack_steps(body[:at], _blocks(length))
         codes = unpack(body[at:], length, self.levels.width)
         values = self.levels.values(codes, steps, BLOCK)
-        for start, dither in self._dithers(steps, length, piece):
-            values[start : start + PIECE] -= dither
+        for at, dither in self._dithers(steps, length, start):
+            values[at : at + len(dither)] -= dither
         return values
 
-    def _dithers(self, steps: Indices, length: int, piece: int) -> Iterator[tuple[int, Int8Vector]]:
-        """Each piece's first position, and its integers; none without a key."""
+    def _dithers(self, steps: Indices, length: int, start: int) -> Iterator[tuple[int, Int8Vector]]:
+        """Each piece's first position, of what begins at `start`, and its integers; none without a
+        key.
+        """
         if self.dither is None:
             return
-        for at in range(0, length, PIECE):
-            count = min(PIECE, length - at)
+        at = 0
+        while at < length:
+            piece, within = divmod(start + at, PIECE)
+            count = min(PIECE - within, length - at)
             steps_here = steps[at // BLOCK : (at + count + BLOCK - 1) // BLOCK]
-            yield at, dither_of(self.dither.noise(piece + at // PIECE, count), steps_here)
+            yield at, dither_of(self.dither.noise(piece, count, within), steps_here)
+            at += count
 
 
 def dither_of(noise: Indices, steps: Indices) -> Int8Vector:

@@ -126,7 +126,7 @@ class DctBody:
         """As `Body.encode`."""
         return encode_body(forward(scaled))
 
-    def decode(self, body: memoryview, length: int, _piece: int) -> Int8Vector:
+    def decode(self, body: memoryview, length: int, _start: int) -> Int8Vector:
         """As `Body.decode`: coefficients in grid steps, 0 where nothing was sent."""
         return decode_body(body, coefficients_of(length))
 

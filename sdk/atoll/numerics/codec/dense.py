@@ -36,7 +36,7 @@ class Grid8Body:
         """As `Body.encode`."""
         return _to_int8(scaled).astype(np.int8).tobytes()
 
-    def decode(self, body: memoryview, _length: int, _piece: int) -> Int8Vector:
+    def decode(self, body: memoryview, _length: int, _start: int) -> Int8Vector:
         """As `Body.decode`: a read-only view of the body."""
         values = np.frombuffer(body, dtype=np.int8)
         if values.size and int(values.min()) < -LIMIT:
@@ -59,7 +59,7 @@ class Grid4Body:
         values += LIMIT4
         return pack(values.view(np.uint8), _WIDTH4)
 
-    def decode(self, body: memoryview, length: int, _piece: int) -> Int8Vector:
+    def decode(self, body: memoryview, length: int, _start: int) -> Int8Vector:
         """As `Body.decode`."""
         codes = unpack(body, length, _WIDTH4)
         if codes.size and codes.max() > 2 * LIMIT4:

@@ -34,11 +34,15 @@ class DitherKey:
     seat: int
     section: int = DELTA_SECTION
 
-    def noise(self, piece: int, count: int) -> Bytes:
-        """The first `count` bytes of a piece's noise: block i is keccak(key ‖ uint32 i)."""
-        blocks = -(-count // DIGEST_BYTES)
+    def noise(self, piece: int, count: int, first: int = 0) -> Bytes:
+        """`count` bytes of a piece's noise, from `first` on, where a block begins: block i is
+        keccak(key ‖ uint32 i).
+        """
+        begin, blocks = first // DIGEST_BYTES, -(-count // DIGEST_BYTES)
         key = dither_key(self.data_seed, self.seat, self.section, piece)
         rows = np.empty((blocks, DIGEST_BYTES + 4), dtype=np.uint8)
         rows[:, :DIGEST_BYTES] = np.frombuffer(key, dtype=np.uint8)
-        rows[:, DIGEST_BYTES:] = np.arange(blocks, dtype=">u4")[:, None].view(np.uint8)
+        rows[:, DIGEST_BYTES:] = np.arange(begin, begin + blocks, dtype=">u4")[:, None].view(
+            np.uint8
+        )
         return keccak_rows(rows).reshape(-1)[:count]

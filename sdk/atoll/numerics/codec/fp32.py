@@ -45,7 +45,7 @@ class Fp32Body:
         values += np.float32(0)
         return values.astype("<f4").tobytes()
 
-    def decode(self, body: memoryview, _length: int, _piece: int) -> Int64Vector:
+    def decode(self, body: memoryview, _length: int, _start: int) -> Int64Vector:
         """As `Body.decode`: units of 2^-40, rounded half to even and clamped to ±128."""
         units = np.rint(_values(body).astype(np.float64) * 2.0**UNIT_BITS)
         return np.clip(units, -LIMIT, LIMIT).astype(np.int64)

@@ -141,7 +141,7 @@ class SparseBody:
         """As `Body.encode`."""
         return encode_body(scaled)
 
-    def decode(self, body: memoryview, length: int, _piece: int) -> Int8Vector:
+    def decode(self, body: memoryview, length: int, _start: int) -> Int8Vector:
         """As `Body.decode`; 0 where nothing was sent."""
         return decode_body(body, length)
 

@@ -46,7 +46,8 @@ Integers: TypeAlias = npt.NDArray[Any]
 class VectorCodec(Protocol):
     """How a codec writes a vector; a vector of a multiple of PIECE is its pieces, one by one.
 
-    `piece` is the index of the (first) piece in the whole vector; only dither depends on it.
+    `piece` is the index of the (first) piece in the whole vector, `start` the first coordinate,
+    with which every section begins a byte; only dither depends on them.
     """
 
     @property
@@ -59,7 +60,7 @@ class VectorCodec(Protocol):
     def encode(self, scaled: Float32Vector, piece: int, /) -> bytes:
         """All sections of a vector in grid steps, which may be infinite; overwrites it."""
 
-    def decode(self, body: memoryview, length: int, piece: int, /) -> Integers:
+    def decode(self, body: memoryview, length: int, start: int, /) -> Integers:
         """The integers that are merged.
 
         Raises:
@@ -136,7 +137,7 @@ class StoredRow:
         before, within = self._body.sections(start), self._body.sections(length)
         for begin, skipped, size in zip(self._begins, before, within, strict=True):
             parts.append(self._data[begin + skipped : begin + skipped + size])
-        return self._body.decode(memoryview(b"".join(parts)), length, start // PIECE)
+        return self._body.decode(memoryview(b"".join(parts)), length, start)
 
 
 class UpdateCodec:
@@ -202,7 +203,7 @@ class UpdateCodec:
         return StoredRow(self._body, data, layout, exponents)
 
     def spans(self, layout: Layout, span: slice) -> list[slice]:
-        """Where in an update's bytes the coordinates of a span lie, which begins with a piece."""
+        """Where in an update's bytes a span's coordinates lie, which begins with whole bytes."""
         begin, parts = header_length(layout), []
         body, length = self._body, span.stop - span.start
         for size, before, within in zip(
@@ -222,7 +223,7 @@ class UpdateCodec:
             MalformedUpdate: these are not canonical.
         """
         parts = b"".join(data[part] for part in self.spans(layout, span))
-        return self._body.decode(memoryview(parts), span.stop - span.start, span.start // PIECE)
+        return self._body.decode(memoryview(parts), span.stop - span.start, span.start)
 
     def decode(self, data: bytes, layout: Layout, exponents: Exponents) -> dict[str, Tensor]:
         """The update as fp32 tensors.

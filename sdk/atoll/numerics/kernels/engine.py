@@ -14,8 +14,9 @@ from atoll.numerics.kernels.acceptance import attention_differences, differences
 from atoll.numerics.kernels.build import BuildFailed, Unusable, accepted, cache_folder, load_library
 from atoll.numerics.kernels.compiled import CompiledKernels
 from atoll.numerics.kernels.freed_memory import keep_freed_memory
-from atoll.numerics.kernels.gemm import ROUTES, batched_product, choose_route
+from atoll.numerics.kernels.gemm import ROUTES, Route, batched_product, choose_route
 from atoll.numerics.kernels.gpu import is_gpu_failure
+from atoll.numerics.kernels.int16_products import with_int16
 from atoll.numerics.kernels.interface import CPU, Engine, Kernels, WholeAttention
 from atoll.numerics.kernels.reference import TorchKernels
 from atoll.numerics.kernels.startup import first_difference
@@ -40,8 +41,8 @@ _log = structlog.get_logger("atoll.numerics.kernels")
 def default_engine() -> Engine:
     """The fastest exact engine of the device that this process trains on: ATOLL_DEVICE, or the CPU.
 
-    ATOLL_KERNELS (auto, compiled, fused, eager) and ATOLL_ROUTE (auto, int8, fp32, fp64) override
-    it.
+    ATOLL_KERNELS (auto, compiled, fused, eager) and ATOLL_ROUTE (auto, int8, bf16, fp32, fp64)
+    override it.
 
     Raises:
         ConfigError, NumericsMismatch: as `make_engine`.
@@ -84,7 +85,7 @@ def make_engine(route: str = "auto", kernels: str = "auto", device: str = "cpu")
     engine = Engine(
         chosen,
         found,
-        batched_product(chosen, device),
+        _batched(chosen, found, device),
         on,
         _SLICES[device],
         _attention_on(on) if found.name == "fused" else None,
@@ -102,6 +103,15 @@ def _require(device: str) -> None:
             "this machine has no CUDA device that torch can use",
             next_step="set the device to cpu, or install the driver and a torch built for CUDA",
         )
+
+
+def _batched(
+    route: Route, kernels: Kernels, device: str
+) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    product = batched_product(route, device)
+    # The other routes and eager kernels are what libraries give without anything compiled here.
+    is_compiled = route.name == "int8" and kernels.name == CompiledKernels.name
+    return with_int16(product) if is_compiled else product
 
 
 def _check(engine: Engine) -> None:

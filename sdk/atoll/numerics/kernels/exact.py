@@ -19,6 +19,7 @@ from atoll.numerics.kernels.linear import (
     FrozenLinear,
     FrozenSplitLinear,
     Int8Linear,
+    RoundedLinear,
     SplitLinear,
     freeze,
 )
@@ -74,6 +75,13 @@ class ExactOps:
 
     def linears(self, x_BTI: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
         products = _apply(Int8Linear, self.engine, x_BTI.flatten(0, 1), *weights)
+        parts = [products] if len(weights) == 1 else products
+        return tuple(p.view(*x_BTI.shape[:-1], p.shape[1]) for p in parts)
+
+    def rounded_linears(
+        self, x_BTI: Tensor, rounded: Frozen, weights: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
+        products = _apply(RoundedLinear, self.engine, x_BTI.flatten(0, 1), rounded, *weights)
         parts = [products] if len(weights) == 1 else products
         return tuple(p.view(*x_BTI.shape[:-1], p.shape[1]) for p in parts)
 

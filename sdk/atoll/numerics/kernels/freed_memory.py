@@ -1,15 +1,15 @@
 """Keeps freed memory in the process, so that each step's tensors do not fault their pages in again.
 
 A training step frees and asks for the same sizes over and over. glibc gives large blocks back to
-the kernel each time; at width 128 that was a third of the step's time. Of a large model this is a
-small part of the time, and what a step leaves between the tensors of the next state is a gigabyte:
-that goes back. No bit depends on this.
+the kernel each time; at width 128 that was a third of the step's time, and so it was at width 512
+where a step gave back what it had left between tensors. Tensors too large for the heap cannot use
+what is free there: before they are made, that goes back. No bit depends on this.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 from torch import Tensor
@@ -19,7 +19,7 @@ _DONTNEED = 4
 """MADV_DONTNEED (mman.h)."""
 _KEPT_BYTES = 1 << 28
 """What is free beyond this goes back all the same: at the heap's end by itself, elsewhere by
-`give_back_freed_memory`."""
+`make_room_for`."""
 _LARGEST_BLOCK = 1 << 25
 """glibc's own maximum: larger blocks are mapped each on its own whatever is asked."""
 
@@ -73,9 +73,11 @@ def let_go_of_pages(tensor: Tensor) -> None:
         advise(storage.data_ptr(), storage.nbytes(), _DONTNEED)
 
 
-def give_back_freed_memory() -> bool:
-    """Gives the kernel what is free in the heap where that is much; whether it did."""
+def make_room_for(tensors: Iterable[Tensor]) -> bool:
+    """Gives the kernel what is free in the heap, where it is much and blocks as large as the
+    largest of these are mapped beside it; whether it did.
+    """
     heap = _heap()
-    if heap is None or heap[0]().fordblks <= _KEPT_BYTES:
+    if heap is None or all(tensor.nbytes <= _LARGEST_BLOCK for tensor in tensors):
         return False
-    return bool(heap[1](0))
+    return heap[0]().fordblks > _KEPT_BYTES and bool(heap[1](0))

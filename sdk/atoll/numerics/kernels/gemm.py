@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from atoll.numerics.kernels.gpu import lacks_kernel
+from atoll.numerics.kernels.variables import DEVICES
 from atoll.protocol.model_spec import INNER_LIMIT
 
 INT8_MAX = 127
@@ -36,10 +37,12 @@ class Route:
     Attributes:
         name: what logs and the manifest's lab call it.
         matmul: x (M, K) int8 · w (K, N) int8 → (M, N) int32, any strides, K ≤ INNER_LIMIT.
+        devices: where it may be tried.
     """
 
     name: str
     matmul: Callable[[Tensor, Tensor], Tensor]
+    devices: tuple[str, ...] = DEVICES
 
 
 def _matmul_int8(x_MK: Tensor, w_KN: Tensor) -> Tensor:
@@ -66,11 +69,17 @@ def _padded(x_MK: Tensor, w_KN: Tensor, by: tuple[int, int, int]) -> tuple[Tenso
     return x_MK, w_KN
 
 
-def _matmul_fp32(x_MK: Tensor, w_KN: Tensor, inner: int = FP32_SPLIT_K) -> Tensor:
+def _in_parts(
+    x_MK: Tensor,
+    w_KN: Tensor,
+    product: Callable[[Tensor, Tensor], Tensor],
+    inner: int = FP32_SPLIT_K,
+) -> Tensor:
+    """By a product that adds in fp32, so many terms at a time."""
     total: Tensor | None = None
     for start in range(0, x_MK.shape[1], inner):
         stop = start + inner
-        part = (x_MK[:, start:stop].float() @ w_KN[start:stop].float()).to(torch.int32)
+        part = product(x_MK[:, start:stop], w_KN[start:stop]).to(torch.int32)
         # Parts are added as integers: in fp32 their sum would leave what it holds exactly.
         total = part if total is None else total + part
     return (
@@ -78,6 +87,15 @@ def _matmul_fp32(x_MK: Tensor, w_KN: Tensor, inner: int = FP32_SPLIT_K) -> Tenso
         if total is None
         else total
     )
+
+
+def _fp32_product(x_MK: Tensor, w_KN: Tensor) -> Tensor:
+    return x_MK.float() @ w_KN.float()
+
+
+def _bf16_product(x_MK: Tensor, w_KN: Tensor) -> Tensor:
+    """bf16 has every integer up to 256; units for matrices add its products up in fp32."""
+    return torch.mm(x_MK.bfloat16(), w_KN.bfloat16(), out_dtype=torch.float32)
 
 
 def _matmul_fp64(x_MK: Tensor, w_KN: Tensor) -> Tensor:
@@ -94,7 +112,10 @@ def _matmul_fp64(x_MK: Tensor, w_KN: Tensor) -> Tensor:
 
 ROUTES = {
     "int8": Route("int8", _matmul_int8),
-    "fp32": Route("fp32", _matmul_fp32),
+    # A CPU's product of bf16 rounds its result to bf16, and on some virtual machines it ends the
+    # process: there it is not even tried.
+    "bf16": Route("bf16", partial(_in_parts, product=_bf16_product), devices=("cuda",)),
+    "fp32": Route("fp32", partial(_in_parts, product=_fp32_product)),
     "fp64": Route("fp64", _matmul_fp64),
 }
 
@@ -103,7 +124,7 @@ def fp32_route(inner: int) -> Route:
     """The fp32 route with so many columns a product, at most FP32_SPLIT_K."""
     if not 1 <= inner <= FP32_SPLIT_K:
         raise ValueError(f"fp32 holds products of 1 to {FP32_SPLIT_K} columns, not {inner}")
-    return Route("fp32", partial(_matmul_fp32, inner=inner))
+    return Route("fp32", partial(_in_parts, product=_fp32_product, inner=inner))
 
 
 def long_product(route: Route, x_MK: Tensor, w_KN: Tensor) -> Tensor:
@@ -146,6 +167,8 @@ _TRIED = (
     (1, 64, 64), (33, 1, 17), (33, 64, 1), (1, 64, 1), (1, 1, 64),
 )  # fmt: skip
 """Rows, inner terms, columns: large, odd, and of size 1, where libraries go ways of their own."""
+_TIMED = {"cpu": (512, 256, 512), "cuda": (2048, 1024, 2048)}
+"""Rows, inner terms, columns: a GPU takes as long to start a small product of any route."""
 
 
 def is_exact(route: Route, device: torch.device | str = "cpu") -> bool:
@@ -153,6 +176,8 @@ def is_exact(route: Route, device: torch.device | str = "cpu") -> bool:
 
     Raises RuntimeError where the device fails, which says nothing of the route.
     """
+    if torch.device(device).type not in route.devices:
+        return False
     generator = torch.Generator().manual_seed(5)
     for rows, inner, columns in _TRIED:
         shapes = ((rows, inner), (inner, columns))
@@ -166,6 +191,8 @@ def is_exact(route: Route, device: torch.device | str = "cpu") -> bool:
             try:
                 if not _gives(route.matmul, (left.to(device), right.to(device)), expected):
                     return False
+            except TypeError:  # before PyTorch 2.8 no product of bf16 gives fp32
+                return False
             except RuntimeError as error:
                 if not lacks_kernel(error):
                     raise
@@ -184,8 +211,9 @@ def _gives(
 
 
 def _seconds(route: Route, device: torch.device | str) -> float:
-    x = torch.ones(512, 256, dtype=torch.int8, device=device)
-    w = torch.ones(256, 512, dtype=torch.int8, device=device)
+    rows, inner, columns = _TIMED[torch.device(device).type]
+    x = torch.ones(rows, inner, dtype=torch.int8, device=device)
+    w = torch.ones(inner, columns, dtype=torch.int8, device=device)
     best = float("inf")
     for _ in range(5):
         start = time.perf_counter()
@@ -219,7 +247,7 @@ def batched_product(
 
     fp32 where this machine's fp32 product is exact (not in reduced precision), else fp64.
     """
-    if route.name != "fp64" and _is_batched_exact(torch.matmul, device):
+    if route.name != "fp64" and is_batched_exact(torch.matmul, device):
         return torch.matmul
     return _batched_fp64
 
@@ -228,9 +256,10 @@ def _batched_fp64(x_Gab: Tensor, y_Gbc: Tensor) -> Tensor:
     return (x_Gab.double() @ y_Gbc.double()).float()
 
 
-def _is_batched_exact(
+def is_batched_exact(
     product: Callable[[Tensor, Tensor], Tensor], device: torch.device | str
 ) -> bool:
+    """Whether attention's products are the integers' own, on extreme and on random operands."""
     generator = torch.Generator().manual_seed(6)
     for inner in (1, 16, 64, 128):
         largest = math.isqrt(FP32_EXACT // inner)

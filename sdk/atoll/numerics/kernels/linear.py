@@ -31,22 +31,48 @@ class Int8Linear(torch.autograd.Function):
     def forward(
         ctx: Any, engine: Engine, x_NI: Tensor, *weights: Tensor
     ) -> Tensor | tuple[Tensor, ...]:
-        x = engine.kernels.quantise_rows(x_NI, split=False)
         w = _stacked([engine.kernels.quantise_rows(weight, split=False) for weight in weights])
-        ctx.save_for_backward(x.high, x.step, w.high, w.step)
-        ctx.engine, ctx.widths = engine, [weight.shape[0] for weight in weights]
-        sums_NO = engine.route.matmul(x.high, w.high.t())
-        product_NO = engine.kernels.rescale(sums_NO, x.step, w.step.t())
-        return product_NO if len(weights) == 1 else torch.split(product_NO, ctx.widths, dim=1)
+        return _products(ctx, engine, x_NI, w, [weight.shape[0] for weight in weights])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, x_step, w, w_step = ctx.saved_tensors
-        kernels, multiply = ctx.engine.kernels, ctx.engine.route.matmul
-        rows, columns = kernels.quantise_gradient(gradients, x_step, w_step.t())
-        dx_NI = kernels.rescale_stacked(multiply(rows[0], w), rows[1])
-        dw_OI = kernels.rescale_stacked(multiply(columns[0].t(), x), columns[1].t())
-        return None, dx_NI, *torch.split(dw_OI, ctx.widths)
+        dx_NI, weights = _backward(ctx, gradients)
+        return None, dx_NI, *weights
+
+
+class RoundedLinear(torch.autograd.Function):
+    """As `Int8Linear` of weights that were rounded before: of each there may be but its shape."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, engine: Engine, x_NI: Tensor, rounded: Frozen, *weights: Tensor
+    ) -> Tensor | tuple[Tensor, ...]:
+        return _products(ctx, engine, x_NI, Grid(*rounded.parts), list(rounded.widths))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        dx_NI, weights = _backward(ctx, gradients)
+        return None, dx_NI, None, *weights
+
+
+def _products(
+    ctx: Any, engine: Engine, x_NI: Tensor, w: Grid, widths: list[int]
+) -> Tensor | tuple[Tensor, ...]:
+    x = engine.kernels.quantise_rows(x_NI, split=False)
+    ctx.save_for_backward(x.high, x.step, w.high, w.step)
+    ctx.engine, ctx.widths = engine, widths
+    sums_NO = engine.route.matmul(x.high, w.high.t())
+    product_NO = engine.kernels.rescale(sums_NO, x.step, w.step.t())
+    return product_NO if len(widths) == 1 else torch.split(product_NO, widths, dim=1)
+
+
+def _backward(ctx: Any, gradients: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    x, x_step, w, w_step = ctx.saved_tensors
+    kernels, multiply = ctx.engine.kernels, ctx.engine.route.matmul
+    rows, columns = kernels.quantise_gradient(gradients, x_step, w_step.t())
+    dx_NI = kernels.rescale_stacked(multiply(rows[0], w), rows[1])
+    dw_OI = kernels.rescale_stacked(multiply(columns[0].t(), x), columns[1].t())
+    return dx_NI, torch.split(dw_OI, ctx.widths)
 
 
 def _stacked(grids: Sequence[Grid]) -> Grid:

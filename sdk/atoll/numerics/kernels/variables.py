@@ -8,6 +8,6 @@ DEVICE_VARIABLE: Final = "ATOLL_DEVICE"
 """Where steps are computed, one of `DEVICES`; the CPU where it is not set."""
 DEVICES: Final = ("cpu", "cuda")
 RANKS_VARIABLE: Final = "ATOLL_RANKS"
-"""How many processes compute a step's gradients together; one where it is not set."""
+"""How many processes hold a state and compute its steps together; one where it is not set."""
 KERNELS_VARIABLE: Final = "ATOLL_KERNELS"
 ROUTE_VARIABLE: Final = "ATOLL_ROUTE"

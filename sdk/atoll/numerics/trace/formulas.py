@@ -111,6 +111,12 @@ def dlogits(m: Arithmetic, w: Number, total: Number, target: Number, scale: Numb
     return m.where(m.is_negative(target), 0.0, dz) * scale
 
 
+def policy_dlogits(m: Arithmetic, w: Number, total: Number, target: Number, a: Number) -> Number:
+    dz = w * m.f32(m.div(1.0, total))
+    dz = m.where(m.is_column(target), dz - 1.0, dz)
+    return m.where(m.is_negative(target), 0.0, dz * a)
+
+
 def norm_term(m: Arithmetic, t: Number, n: Number, s: Number) -> Number:
     return (0.0 if t is None else t) + squares(m, n, s)
 

@@ -8,7 +8,7 @@ inputs each has; ImportSteps.sol has the same for one element.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -26,6 +26,8 @@ from atoll.protocol.draws import dropout_key
 from atoll.protocol.types import Digest, SeatIndex
 
 CONTEXT_BYTES: Final = 12 * 32
+TOKEN_CONTEXT_BYTES: Final = 13 * 32
+"""Of a token's own trace: the token's number stands behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class ImportContext:
         roots: of the state before the step.
         model: params root of the round's global model.
         exponents: SHA-256 of that state's exponents, as in its digest.
+        token: of the step's batch, that a trace of its own is about; None of every other trace.
     """
 
     data_seed: Digest
@@ -48,13 +51,20 @@ class ImportContext:
     roots: StateRoots
     model: Digest
     exponents: Digest
+    token: int | None = None
 
     def to_bytes(self) -> bytes:
-        """Twelve words of 32 bytes, numbers big-endian."""
+        """Twelve words of 32 bytes, numbers big-endian; thirteen of a token."""
         numbers = (self.seat, self.round, self.step, self.global_step)
         words = [number.to_bytes(32, "big") for number in numbers]
         digests = (self.roots.digest(), *self.roots, self.model, self.exponents)
-        return b"".join((self.data_seed, *words, *digests))
+        token = () if self.token is None else (self.token.to_bytes(32, "big"),)
+        return b"".join((self.data_seed, *words, *digests, *token))
+
+
+def nothing_sampled() -> Tensor:
+    """The tokens of a step that samples none."""
+    return torch.zeros(0, dtype=torch.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +77,9 @@ class TraceSources:
         base: the frozen model by name; empty where everything is trained.
         model: the round's global parameters by name, which only the update proof reads.
         exponents: the bytes of which the context has the hash, likewise.
+        generated: the tokens of a step that samples, i32 [B, T + 1, 4]; none of other steps.
+        sampled: of an update proof, the ids of the round's steps, i32 [·, B, T + 1]; of those that
+            were not generated −1 − id.
     """
 
     context: ImportContext
@@ -76,6 +89,8 @@ class TraceSources:
     base: Mapping[str, Tensor]
     model: Mapping[str, Tensor]
     exponents: bytes
+    generated: Tensor = field(default_factory=nothing_sampled)
+    sampled: Tensor = field(default_factory=nothing_sampled)
 
 
 Read: TypeAlias = Callable[["Reading"], Tensor]

@@ -191,6 +191,8 @@ class Op(IntEnum):
         formulas.norm_term)
     NORM = Each(0x031A, "", "t f64", "f64", "S4", lambda m, t: m.sqrt(t))
     CLIP = Each(0x031B, "clip f64", "norm f64", "f64", "S6", formulas.clip)
+    POLICY_DLOGITS = Each(0x031C, "C", "w f32, W f64 [R], target i32 [R], a f32 [R]", "f32",
+        "R5 of SPEC.md", formulas.policy_dlogits)
 
     # Optimisers: g is clipped, m′ and v′ are the moments after the step.
     ADAMW_M = Each(0x0401, "β₁ f32, 1−β₁ f32", "m f32, g f32", "f32", "O1", formulas.moment)
@@ -223,6 +225,10 @@ class Op(IntEnum):
         "digest h, norm f64 [1], losses f32 [M], the largest of their magnitudes f32 [1]",
         "u32: digest ‖ norm, big-endian ‖ losses, big-endian; the digest is 0 where the step is "
         "not finite", "S5, S8")
+    SAMPLED_DIGEST = Row(0x0507, "", "params root h, optimiser root h, root of the ids h, CONTEXT",
+        "h: the digest of the state after a step that sampled", "SPEC.md, 25")
+    SAMPLED_RESULT = Row(0x0508, "M", "as RESULT's, drawn i64 [M], how many are not finite i64 [1]",
+        "u32: as RESULT's, but behind each loss drawn, big-endian", "SPEC.md, 25")
 
     # The update proof. C are the values of all tensors of a section, in ascending order of name.
     # With dither B is 32. Of a chunk of 4096 values 224 are kept, of the last, of v, k = ⌈v ·
@@ -271,3 +277,45 @@ class Op(IntEnum):
         "i32 [C]: element 64b + i is Σ M[k, i] · x[64b + k] / 2⁶ over k, halves up")
     RESIDUAL_FINE = Row(0x0615, "tensor first", "w f32, said i32, EXPONENTS' node e",
         "f32: w − said[first + …] · 2^(e[tensor] − 8)")
+
+    # Rollouts (SPEC.md, 24 and 25). A token's four words are the id, or −1 − id where none was
+    # generated; 0; and its weight below, low word first, or −1 in both where its row is not finite.
+    # n is the number of a token in the step's batch, T + 1 of a sequence, and t its place there; a
+    # window is the number of its bytes and 64 bytes. Of the data, a row is of P ids and A bytes.
+    GENERATED = Row(0x0701, "b T", "",
+        "i32 [b, T + 1, 4]: tokens; no formula but each token's own trace",
+        "G2 to G6, R2")
+    PROMPT = Row(0x0702, "T G P A width rows", "TOKENS, CONTEXT",
+        "i32 [1 + P]: the size of token n's prompt, and its ids", "R1")
+    SEQUENCE = Row(0x0703, "b T", "GENERATED, CONTEXT",
+        "i32 [T]: the ids before token n, and 0 from it on", "G2")
+    ROW = Row(0x0704, "C T", "x f32 [T, C], CONTEXT", "f32 [C]: row t − 1; where t is 0, row 0",
+        "G2")
+    DRAWN = Row(0x0705, "V T", "prefix i64 [V], CONTEXT", "i64 [1]: u", "G4")
+    SAMPLE = Row(0x0706, "V", "u i64 [1], m f32 [1], prefix i64 [V], every 128th of it, every "
+        "16384th … while the last has more than 128",
+        "i64 [2]: the id and its weight below; 0 and −1 where m is not finite", "G3, G4")
+    TOKEN = Row(0x0707, "b T P new e1 … em",
+        "prompt i32 [1 + P], SAMPLE's i64 [2], GENERATED, CONTEXT",
+        "i32 [4]: the words of token n, e being the end tokens", "G1, G6")
+    SUM_BELOW = Row(0x0708, "C B", "GENERATED's node of C tokens",
+        "i64 [⌈C/B⌉]: Σ of the weights below of each block, −1 counting as 0", "SPEC.md, 25")
+    COUNT_INFINITE = Row(0x0709, "C B", "GENERATED's node of C tokens",
+        "i64 [⌈C/B⌉]: how many are not finite", "SPEC.md, 25")
+    ANSWERS = Row(0x070A, "b G P A width rows", "TOKENS, CONTEXT",
+        "u8 [b, 1 + A]: the size of each sequence's answer, and its bytes", "R1")
+    CELLS = Row(0x070B, "first width", "ids i32 [N], TOKENS",
+        "u8 [N, 65]: the window of each token's text, at word first + 33 · id; empty of a negative "
+        "id", "R3")
+    WINDOW = Row(0x070C, "C d", "windows u8 [R, C, 65]",
+        "u8 [R, C, 65]: each with that of d tokens later behind it, as far as both have room", "R3")
+    MATCH = Row(0x070D, "C A n; n bytes and what follows the answer",
+        "windows u8 [R, C, 65], answers u8 [R, 1 + A]",
+        "i32 [R, C]: 0 where a window begins with the n bytes, the answer and the other bytes; "
+        "else −1", "R3")
+    REWARD = Row(0x070E, "weight least most chained", "n i64, before i64 if chained",
+        "i64: before, or 0, and where least ≤ n ≤ most the weight", "R3")
+    ADVANTAGE = Row(0x070F, "b G, factor f64, share f64", "r i64 [B], Σ i64 [B/G]",
+        "f32 [b]: 32(64(32((64(r) · 64(G) − 64(Σ)) · factor)) · share) of the micro-batch", "R4")
+    SAMPLED_IDS = Row(0x0710, "bytes of a step's, steps; prefix", "SAMPLED, CONTEXT",
+        "i32: the ids of the round's steps; 0 behind the last one", "SPEC.md, 25")

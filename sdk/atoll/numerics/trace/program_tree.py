@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from atoll.numerics.kernels.keccak import keccak_each
 from atoll.numerics.pieces import MerkleTree, tree_of
+from atoll.protocol.merge_shape import MergeShape
 from atoll.protocol.program import Source, TraceHeader, TraceTemplate
 from atoll.protocol.types import Digest
 
@@ -24,16 +25,20 @@ _Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Program:
-    """A job's header and templates, in the order of their leaves."""
+    """A job's header and templates, in the order of their leaves, and its merges' shape."""
 
     header: TraceHeader
     templates: tuple[TraceTemplate, ...]
+    merge: MergeShape | None = None
     _places: dict[int, _Numbers] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def tree(self) -> MerkleTree:
-        """Over the header, leaf 0, and template t, leaf 1 + t; its root is `Terms.program`."""
+        """Over the header, leaf 0, template t, leaf 1 + t, and the merge's shape, the last leaf;
+        its root is `Terms.program`."""
         packed = [self.header.to_bytes(), *(each.to_bytes() for each in self.templates)]
+        if self.merge is not None:
+            packed.append(self.merge.to_bytes())
         return tree_of(keccak_each(packed))
 
     @property

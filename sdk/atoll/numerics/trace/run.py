@@ -21,26 +21,29 @@ from atoll.numerics.trace import (
     elementwise,
     floats,
     integers,
+    rollout_operations,
     states,
     update_proofs,
 )
-from atoll.numerics.trace.imports import READS, Reading, TraceSources
+from atoll.numerics.trace.imports import READS as IMPORTS
+from atoll.numerics.trace.imports import Read, Reading, TraceSources
 from atoll.numerics.trace.program_tree import Program, numbers_of, reads_of
 from atoll.protocol.program import Source, TraceTemplate
 from atoll.protocol.types import Digest
 
 Values: TypeAlias = Mapping[int, Tensor]
 """Nodes' flat tensors by their numbers."""
+READS: Final[dict[int, Read]] = {**IMPORTS, **rollout_operations.READS}
 _OPERATIONS: Final[dict[int, integers.Operation]] = {
     int(op): operation
-    for family in (elementwise, integers, attention_operations, floats)
+    for family in (elementwise, integers, attention_operations, floats, rollout_operations)
     for op, operation in family.OPERATIONS.items()
 }
 _WITH_TAILS: Final[dict[int, states.Operation]] = {
     int(op): operation
     for family in (states, update_proofs)
     for op, operation in family.OPERATIONS.items()
-}
+} | rollout_operations.WITH_TAILS
 
 
 def evaluate(

@@ -19,7 +19,7 @@ from atoll.numerics.kernels.keccak import DIGEST_BYTES
 from atoll.numerics.state import rng_digest
 from atoll.numerics.tensors import CHUNK_BYTES
 from atoll.numerics.trace.opcodes import Op
-from atoll.protocol.checkpoint_commitments import StateRoots
+from atoll.protocol.checkpoint_commitments import StateRoots, rollouts_digest
 from atoll.protocol.hashing import sha256 as sha256_digest
 from atoll.protocol.merkle import LEAF, NODE, seal
 from atoll.protocol.types import ZERO_DIGEST, Digest
@@ -76,6 +76,29 @@ def state_digest(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) ->
     return _of([StateRoots(params, optimiser, buffers, rng_digest(step + 1)).digest()])
 
 
+def sampled_digest(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    params, optimiser, ids = (Digest(_bytes(x)) for x in inputs[:3])
+    if params == ZERO_DIGEST:
+        return _of([ZERO_DIGEST])
+    context = _bytes(inputs[3])
+    step = int.from_bytes(context[_CONTEXT_STEP : _CONTEXT_STEP + 32], "big")
+    # A state that goes on has the ids of the round before, with which this one's do not begin.
+    before = Digest(context[_CONTEXT_BUFFERS : _CONTEXT_BUFFERS + 32]) if step else ZERO_DIGEST
+    roots = StateRoots(params, optimiser, rollouts_digest(before, ids), rng_digest(step + 1))
+    return _of([roots.digest()])
+
+
+def sampled_result(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    *outcome, drawn, infinite = inputs
+    whole = _bytes(result(words, outcome, tail))
+    shown = ZERO_DIGEST if int(infinite) else whole[:DIGEST_BYTES]
+    losses = [whole[at : at + 4] for at in range(DIGEST_BYTES + 8, len(whole), 4)]
+    words_ = drawn.numpy().astype(">i8").tobytes()
+    pairs = [loss + words_[8 * at : 8 * at + 8] for at, loss in enumerate(losses)]
+    numbers = whole[DIGEST_BYTES : DIGEST_BYTES + 8] + b"".join(pairs)
+    return _of([shown, numbers]).view(torch.int32)
+
+
 def result(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     digest, norm, losses, most = inputs
     finite = bool(norm.isfinite().all() and most.isfinite().all())
@@ -104,4 +127,6 @@ OPERATIONS: Final[dict[int, Operation]] = {
     Op.TREE_ROOT: tree_root,
     Op.STATE_DIGEST: state_digest,
     Op.RESULT: result,
+    Op.SAMPLED_DIGEST: sampled_digest,
+    Op.SAMPLED_RESULT: sampled_result,
 }

@@ -32,10 +32,11 @@ from atoll.protocol.events.game_events import (
     LeafPosted,
     NodePicked,
     NotTold,
+    Owed,
     Picked,
     StepPicked,
     StepsOpened,
-    Testified,
+    TokenPicked,
     TracePosted,
 )
 from atoll.protocol.events.job_events import (
@@ -72,6 +73,7 @@ from atoll.protocol.events.round_events import (
     Committed,
     CommitteeDrawn,
     MergeOpened,
+    MergeStruck,
     PayChanged,
     PhaseRepeated,
     Revealed,
@@ -130,10 +132,12 @@ __all__ = [
     "Leaked",
     "Locked",
     "MergeOpened",
+    "MergeStruck",
     "Missed",
     "NodePicked",
     "NotTold",
     "Opened",
+    "Owed",
     "OwnerAccepted",
     "OwnerProposed",
     "PayChanged",
@@ -159,7 +163,7 @@ __all__ = [
     "StepsOpened",
     "Stopped",
     "Struck",
-    "Testified",
+    "TokenPicked",
     "TracePosted",
     "UnbondStarted",
     "Unlocked",
@@ -184,6 +188,7 @@ ContractEvent = (
     | Stopped
     | Waiting
     | PayChanged
+    | MergeStruck
     | Closed
     | Seated
     | Retained
@@ -228,8 +233,8 @@ ContractEvent = (
     | Unlocked
     | Slashed
     | Challenged
+    | Owed
     | Began
-    | Testified
     | Decided
     | Ended
     | CrowdedOut
@@ -241,6 +246,7 @@ ContractEvent = (
     | LayerRevealed
     | Picked
     | NodePicked
+    | TokenPicked
     | LeafPosted
 )
 """Any event of the contracts."""
@@ -260,6 +266,7 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "Stopped": Stopped,
     "Waiting": Waiting,
     "PayChanged": PayChanged,
+    "MergeStruck": MergeStruck,
     "Closed": Closed,
     "Seated": Seated,
     "Retained": Retained,
@@ -304,8 +311,8 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "Unlocked": Unlocked,
     "Slashed": Slashed,
     "Challenged": Challenged,
+    "Owed": Owed,
     "Began": Began,
-    "Testified": Testified,
     "Decided": Decided,
     "Ended": Ended,
     "CrowdedOut": CrowdedOut,
@@ -317,6 +324,7 @@ EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
     "LayerRevealed": LayerRevealed,
     "Picked": Picked,
     "NodePicked": NodePicked,
+    "TokenPicked": TokenPicked,
     "LeafPosted": LeafPosted,
 }
 """The decoding table, by the names of the ABI. `atoll.chain.decode` uses it."""

@@ -32,6 +32,13 @@ class Challenged:
 
 
 @dataclass(frozen=True, slots=True)
+class Owed:
+    """A drawn auditor owes this challenge, so it comes before those that nobody owes."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Began:
     """A game is played, and its clocks run."""
 
@@ -40,17 +47,8 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Testified:
-    """A verifier of the claim's round says whether the claim is right, in a game without moves."""
-
-    id: int
-    member: Address
-    is_right: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Decided:
-    """A proof, or the round's pool, decided a game."""
+    """A proof decided a game."""
 
     id: int
     outcome: GameOutcome
@@ -173,6 +171,19 @@ class NodePicked:
     node: int
     digest: Digest
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPicked:
+    """The challenger names the first generated token that differs: the search goes on in its
+    trace.
+
+    Attributes:
+        token: its number in the step's batch.
+    """
+
+    id: int
+    token: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,6 +230,22 @@ class PayChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeStruck:
+    """What a committee certified of a round is not what its updates give: nobody is paid for having
+    signed it, and the job ends as if cancelled.
+
+    Attributes:
+        by: the account that showed it.
+        signers: slots that had signed.
+    """
+
+    job_id: JobId
+    round: RoundIndex
+    by: Address
+    signers: Bitmap
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """No round will run any more.
 

@@ -19,6 +19,7 @@ from atoll.protocol.games.moves import (
     Pick,
     PickNode,
     PickStep,
+    PickToken,
     PostLeaf,
     PostTrace,
     PostUpdateProof,
@@ -30,6 +31,7 @@ from atoll.protocol.hashing import keccak256
 _PART: Final = "(bytes,uint256,uint256,bytes32[])"
 _OPENING: Final = "(bytes,bytes32[],bytes32[])"
 _PROOF: Final = f"(uint256,bytes32,bytes32[],bytes32[4],bytes,bytes,{_OPENING}[])"
+_GENERATED: Final = "(bytes,bytes,uint256,bytes32,bytes32[],bytes32,bytes32[])"
 _SIGNATURES: Final[dict[type[Move], tuple[str, tuple[str, ...]]]] = {
     OpenSteps: ("openSteps", (CLAIM_TYPE, _PART, "bytes32[]", "bytes")),
     PickStep: ("pickStep", ("uint256", "bytes32", "bytes32", "bytes32[]")),
@@ -42,6 +44,7 @@ _SIGNATURES: Final[dict[type[Move], tuple[str, tuple[str, ...]]]] = {
     Pick: ("pick", ("uint256", "bytes32", "bytes32[]")),
     PickNode: ("pickNode", ("uint256", "bytes32", "bytes32[]", CLAIM_TYPE, _PART)),
     PostLeaf: ("postLeaf", ("bytes",)),
+    PickToken: ("pickToken", (_GENERATED,)),
     Prove: ("prove", (CLAIM_TYPE, _PROOF)),
 }
 
@@ -50,6 +53,8 @@ def calldata(game: int, claim: Claim, move: Move) -> bytes:
     """What is sent to the game's contract to make this move in game number `game`."""
     name, types = _SIGNATURES[type(move)]
     fields: list[object] = list(astuple(move))
+    if isinstance(move, PickToken):
+        fields = [tuple(fields)]
     if CLAIM_TYPE in types:
         fields.insert(types.index(CLAIM_TYPE), astuple(claim))
     arguments = ("uint256", *types)

@@ -9,6 +9,7 @@ from atoll.protocol.games.moves import (
     Pick,
     PickNode,
     PickStep,
+    PickToken,
     PostLeaf,
     PostTrace,
     PostUpdateProof,
@@ -45,6 +46,8 @@ def _explain_search(move: Move) -> str:
             return (
                 f"child {child} is the first tensor that differs: the search goes on in its bytes"
             )
+        case PickToken(token=token):
+            return f"token {token} of the node is the first that differs: the search goes on in it"
         case PostLeaf(leaf):
             return f"shows the {len(leaf)} bytes in dispute"
         case Prove(proof):

@@ -13,12 +13,15 @@ from typing import Final
 
 from atoll.protocol.games.judge import Disputed, Operations, compute
 from atoll.protocol.games.moves import (
+    GENERATED,
+    TOKEN_BYTES,
     Claim,
     Move,
     OpenSteps,
     Pick,
     PickNode,
     PickStep,
+    PickToken,
     PostLeaf,
     PostTrace,
     PostUpdateProof,
@@ -31,6 +34,7 @@ from atoll.protocol.games.trees import (
     LAYER_LEVELS,
     PIECE,
     MemoryTree,
+    MerkleLayer,
     WrongOpening,
     fold,
     height,
@@ -48,6 +52,11 @@ from atoll.protocol.program import MalformedProgram, TraceHeader, TraceTemplate
 from atoll.protocol.types import ZERO_DIGEST, Digest
 
 WORD_BYTES: Final = 32
+MOST_BYTES: Final = 1 << 40
+"""Of a node: this and the three below bound how many moves a game has."""
+MOST_STEP_NODES: Final = 1 << 30
+MOST_TOKENS_BYTES: Final = 1 << 28
+MOST_TOKEN_NODES: Final = 1 << 24
 
 
 class IllegalMove(ValueError):
@@ -97,30 +106,19 @@ class Outcome(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class MerkleLayer:
-    """A layer as it was revealed.
-
-    Attributes:
-        level, first: where it lies in its tree; at level 0 `nodes` are leaves, not yet hashed.
-    """
-
-    level: int
-    first: int
-    nodes: tuple[Digest, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Clock:
     """Time that is left, and since when the next move is owed; seconds.
 
     Attributes:
         move: of each response, not charged.
+        stands: where a holder's runs in another game about the same bond.
     """
 
     since: int
     move: int
     holder: int
     challenger: int
+    stands: bool = False
 
     def deadline(self, is_holders: bool) -> int:
         """From then on who is to move has lost."""
@@ -128,13 +126,9 @@ class Clock:
 
     def moved(self, is_holders: bool, now: int) -> Clock:
         """After a move at `now`, before the deadline."""
-        charged = max(0, now - self.since - self.move)
-        return replace(
-            self,
-            since=now,
-            holder=self.holder - charged * is_holders,
-            challenger=self.challenger - charged * (not is_holders),
-        )
+        charged = 0 if self.stands else max(0, now - self.since - self.move)
+        holder, challenger = charged * is_holders, charged * (not is_holders)
+        return Clock(now, self.move, self.holder - holder, self.challenger - challenger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +146,9 @@ class Game:
             the root over the words of the leaf.
         level, index: where it lies.
         node: in dispute, of `size` bytes; None while the search is in the trace.
+        generated: in a token's trace the digest of the node that the token is of; else zero.
+        token: its number in the step's batch; None in every other trace.
+        outer: in a token's trace the game as it stood when the token was picked.
         layers: of the trace, from above; `tensor_layers` those of the node.
         leaf: the bytes that the holder posted.
     """
@@ -176,6 +173,9 @@ class Game:
     index: int = 0
     node: int | None = None
     size: int = 0
+    generated: Digest = ZERO_DIGEST
+    token: int | None = None
+    outer: Game | None = field(default=None, repr=False)
     layers: tuple[MerkleLayer, ...] = ()
     tensor_layers: tuple[MerkleLayer, ...] = ()
     leaf: bytes = field(default=b"", repr=False)
@@ -204,7 +204,8 @@ class Game:
     def disputed(self) -> Disputed:
         """What the proof is checked against."""
         node = 0 if self.node is None else self.node
-        return Disputed(self.start, self.trace, self.nodes, node, self.step)
+        token = (self.generated, self.token or 0)
+        return Disputed(self.start, self.trace, self.nodes, node, self.step, *token)
 
     def timeout(self, now: int) -> Game:
         """Raises IllegalMove while who is to move has time, and where nobody is to move."""
@@ -237,6 +238,8 @@ class Game:
                 return _pick(self, move)
             case GamePhase.PICK, PickNode():
                 return _pick_node(self, move)
+            case GamePhase.PROVE, PickToken():
+                return _pick_token(self, move)
             case GamePhase.PROVE, Prove():
                 return _prove(self, move.proof, operations)
         return self._defended(move)
@@ -302,10 +305,12 @@ def _open_steps(game: Game, move: OpenSteps) -> Game:
     _require(move.states[-1] == claim.closing, "another closing state")
     is_as_said = claim.work_tag in {ZERO_DIGEST, keccak256(move.works)}
     _require(is_as_said, "another work tag")
-    size = 8 + 4 * header.micro_batches
+    size = 8 + header.loss_bytes * header.micro_batches
     _require(len(move.works) == count * size, "works of another length")
     for i in range(count):
-        is_finite = move.states[i] != ZERO_DIGEST and _is_finite(move.works[i * size :][:size])
+        is_finite = move.states[i] != ZERO_DIGEST and _is_finite(
+            move.works[i * size :][:size], header.loss_bytes
+        )
         _require(is_finite, f"step {i} is not finite")
     return replace(
         game,
@@ -319,10 +324,10 @@ def _open_steps(game: Game, move: OpenSteps) -> Game:
     )
 
 
-def _is_finite(work: bytes) -> bool:
+def _is_finite(work: bytes, loss_bytes: int) -> bool:
     if int.from_bytes(work[:8], "big") >> 52 & 0x7FF == 0x7FF:
         return False
-    losses = (work[i : i + 4] for i in range(8, len(work), 4))
+    losses = (work[i : i + 4] for i in range(8, len(work), loss_bytes))
     return all(int.from_bytes(loss, "big") >> 23 & 0xFF != 0xFF for loss in losses)
 
 
@@ -411,6 +416,7 @@ def _pick_node(game: Game, move: PickNode) -> Game:
     _require(game.level <= LAYER_LEVELS and game.node is None, "not a node of the trace")
     picked = _take_child(game, move.child, move.digest, move.path)
     template = _take_template(game, move.template, picked.index)
+    _require(template.size <= MOST_BYTES, "too many bytes of a node")
     level = height(pieces_of(template.size))
     return replace(
         picked,
@@ -432,19 +438,60 @@ def _post_leaf(game: Game, move: PostLeaf) -> Game:
     return replace(game, phase=GamePhase.PROVE, leaf=move.leaf, tree=top(words_tree(move.leaf)))
 
 
+def _pick_token(game: Game, move: PickToken) -> Game:
+    """The search goes on in the trace of the token, which ends with it."""
+    _require(move.header == game.header, "another header")
+    _require(move.template == game.template, "another template")
+    template, header = TraceTemplate.from_bytes(move.template), game.program
+    _require(template.op == GENERATED, "the node has a formula")
+    node = game.node
+    if header is None or node is None:
+        raise IllegalMove("an update samples nothing")
+    trace = root_from(move.digest, node, game.nodes, move.path)
+    _require(trace == game.trace, "the digest is not of the trace")
+    offset = _posted_at(game, move.token * TOKEN_BYTES, move.word, move.word_path)
+    token = move.word[offset : offset + TOKEN_BYTES]
+    before = (template.iteration(node) or 0) * (template.size // TOKEN_BYTES)
+    part = header.generation_part(game.part)
+    nodes = header.nodes(part)
+    _require(game.nodes <= MOST_STEP_NODES, "too many nodes of a step")
+    _require(template.size <= MOST_TOKENS_BYTES, "too many bytes of tokens")
+    _require(nodes <= MOST_TOKEN_NODES, "too many nodes of a token")
+    return replace(
+        game,
+        phase=GamePhase.POST_TRACE,
+        result=top(piece_tree(token)),
+        generated=move.digest,
+        token=before + move.token,
+        outer=game,
+        part=part,
+        nodes=nodes,
+        node=None,
+        layers=(),
+        tensor_layers=(),
+        leaf=b"",
+    )
+
+
+def _posted_at(game: Game, start: int, word: Digest, path: Sequence[Digest]) -> int:
+    """Where in the word of the leaf the bytes of the node begin that are `start` bytes in."""
+    offset = start - game.index * PIECE
+    _require(0 <= offset < len(game.leaf), "the element is not in the leaf")
+    words = -(-len(game.leaf) // WORD_BYTES)
+    root = root_from(word, offset // WORD_BYTES, words, path)
+    _require(root == game.tree, "not a word of the leaf")
+    return offset % WORD_BYTES
+
+
 def _prove(game: Game, proof: Proof, operations: Operations) -> Game:
     _require(proof.header == game.header, "another header")
     _require(proof.template == game.template, "another template")
     width = TraceTemplate.from_bytes(proof.template).width
-    offset = proof.element * width - game.index * PIECE
-    _require(0 <= offset < len(game.leaf), "the element is not in the leaf")
-    words = -(-len(game.leaf) // WORD_BYTES)
-    root = root_from(proof.word, offset // WORD_BYTES, words, proof.word_path)
-    _require(root == game.tree, "not a word of the leaf")
+    offset = _posted_at(game, proof.element * width, proof.word, proof.word_path)
     try:
         computed = compute(game.disputed, game.claim, proof, operations)
     except ValueError as error:
         raise IllegalMove(str(error)) from error
-    is_right = computed == proof.word[offset % WORD_BYTES :][:width]
+    is_right = computed == proof.word[offset:][:width]
     outcome = Outcome.CHALLENGER_LOST if is_right else Outcome.HOLDER_LOST
     return replace(game, phase=GamePhase.DECIDED, outcome=outcome)

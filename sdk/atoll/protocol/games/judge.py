@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, NamedTuple, Protocol
 
+from atoll.protocol.checkpoint_commitments import rollouts_digest
 from atoll.protocol.games.moves import Claim, Opening, Proof
 from atoll.protocol.games.trees import CHUNK, PIECE, WrongOpening, fold, height, parts, root_from
 from atoll.protocol.games.trees import piece_root as shown_root
@@ -49,6 +50,8 @@ class Disputed:
         start: digest of the state that the step opens with.
         trace: root of the holder's trace, which has so many `nodes`.
         step: in the round.
+        generated: in a token's trace the digest of the node that the token is of; else zero.
+        token: its number in the step's batch.
     """
 
     start: Digest
@@ -56,10 +59,12 @@ class Disputed:
     nodes: int
     node: int
     step: int
+    generated: Digest = ZERO_DIGEST
+    token: int = 0
 
 
 def context_of(disputed: Disputed, claim: Claim, proof: Proof) -> bytes:
-    """The twelve words that the game knows itself.
+    """The twelve words that the game knows itself; thirteen in a token's trace.
 
     Raises WrongOpening where the state roots are not those of the step's initial state.
     """
@@ -75,7 +80,8 @@ def context_of(disputed: Disputed, claim: Claim, proof: Proof) -> bytes:
         claim.model_params,
         claim.model_exponents,
     )
-    return b"".join(words)
+    token = b"" if disputed.generated == ZERO_DIGEST else disputed.token.to_bytes(32, "big")
+    return b"".join(words) + token
 
 
 def compute(disputed: Disputed, claim: Claim, proof: Proof, operations: Operations) -> bytes:
@@ -121,11 +127,15 @@ def _opened(case: _Case, opening: Opening, source: Input, need: Need) -> bytes:
     match source.source:
         case Source.TRACE:
             return _of_trace(case, opening, source, need)
-        case Source.TOKENS:
-            size = header.train_tokens * header.token_bytes
-            return _of_pieces(header.data_root, size, opening, need)
-        case Source.TABLES:
-            return _of_pieces(header.tables_root, header.tables_bytes, opening, need)
+        case Source.TOKENS | Source.TABLES | Source.GENERATED:
+            root, size = {
+                Source.TOKENS: (header.data_root, header.train_tokens * header.token_bytes),
+                Source.TABLES: (header.tables_root, header.tables_bytes),
+                Source.GENERATED: (case.disputed.generated, source.size),
+            }[source.source]
+            return _of_pieces(root, size, opening, need)
+        case Source.SAMPLED:
+            return _of_sampled(case, opening, need)
         case Source.EXPONENTS:
             if sha256(opening.data).digest() != case.claim.model_exponents:
                 raise WrongOpening("other exponents")
@@ -155,6 +165,28 @@ def _of_trace(case: _Case, opening: Opening, source: Input, need: Need) -> bytes
     if root_from(digest, node, disputed.nodes, opening.path) != disputed.trace:
         raise WrongOpening(f"node {node} is another")
     return _within(opening.data, first * PIECE, need)
+
+
+def _of_sampled(case: _Case, opening: Opening, need: Need) -> bytes:
+    """Ids of a step, whose place in the chain the roots behind it say."""
+    size = case.template.words[0]
+    step, inside = divmod(need.offset, size)
+    if not opening.path or step + len(opening.path) != case.disputed.step:
+        raise WrongOpening("ids of another step")
+    first = inside // CHUNK
+    chunks = parts(opening.data, first, size, CHUNK)
+    numbered = enumerate(chunks, first)
+    hashes = [sha256_digest(case.template.tail + i.to_bytes(8, "big") + c) for i, c in numbered]
+    nodes = [sha256_digest(LEAF + each) for each in hashes]
+    leaves = -(-size // CHUNK)
+    node = fold(nodes, first, leaves, height(leaves), opening.siblings, hash=sha256_digest)
+    before, *behind = opening.path
+    chain = rollouts_digest(before, seal(leaves, node, sha256_digest))
+    for root in behind:
+        chain = rollouts_digest(chain, root)
+    if chain != case.proof.roots.buffers_root:
+        raise WrongOpening("ids of another state")
+    return _within(opening.data, step * size + first * CHUNK, need)
 
 
 def _of_pieces(root: Digest, size: int, opening: Opening, need: Need) -> bytes:

@@ -7,13 +7,17 @@ Rule of this file: fields and their order are those of the structs and functions
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from atoll.protocol.checkpoint_commitments import StateRoots
 from atoll.protocol.hashing import hash_fields
 from atoll.protocol.types import ZERO_DIGEST, Address, Digest, Wei
 
 _ONE = Wei(1)
+TOKEN_BYTES: Final = 16
+"""Of a generated token: its id, 0, and the weight below."""
+GENERATED: Final = 0x0701
+"""The operation without a formula (`Op.GENERATED`)."""
 CLAIM_TYPE = (
     "(address,bytes32,bytes32,bytes32,bool,uint16,uint32,uint32,"
     "bytes32,bytes32,bytes32,bytes32,bytes32,bytes32,bytes32,"
@@ -162,6 +166,25 @@ class PostLeaf:
 
 
 @dataclass(frozen=True, slots=True)
+class PickToken:
+    """Challenger: the first token of the leaf that differs, of a node without a formula.
+
+    Attributes:
+        header, template: bytes; the node's.
+        token: within the node; `word` of the leaf holds it.
+        digest: of the node, with its path in the trace.
+    """
+
+    header: bytes
+    template: bytes
+    token: int
+    word: Digest
+    word_path: tuple[Digest, ...]
+    digest: Digest
+    path: tuple[Digest, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Prove:
     """Challenger: one element, and everything that it is computed from."""
 
@@ -169,5 +192,14 @@ class Prove:
 
 
 Move: TypeAlias = (
-    OpenSteps | PickStep | PostTrace | PostUpdateProof | Pick | PickNode | Reveal | PostLeaf | Prove
+    OpenSteps
+    | PickStep
+    | PostTrace
+    | PostUpdateProof
+    | Pick
+    | PickNode
+    | PickToken
+    | Reveal
+    | PostLeaf
+    | Prove
 )

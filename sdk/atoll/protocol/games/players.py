@@ -7,19 +7,27 @@ side are layers, and only of subtrees in which the dispute lies.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from atoll.protocol.checkpoint_commitments import StateRoots
-from atoll.protocol.games.game_machine import WORD_BYTES, Game, GamePhase, MerkleLayer, steps_tree
+from atoll.protocol.games.game_machine import (
+    WORD_BYTES,
+    Game,
+    GamePhase,
+    steps_tree,
+)
 from atoll.protocol.games.judge import MAX_OPENINGS, Need, Operations
 from atoll.protocol.games.moves import (
+    GENERATED,
+    TOKEN_BYTES,
     Move,
     Opening,
     OpenSteps,
     Pick,
     PickNode,
     PickStep,
+    PickToken,
     PostLeaf,
     PostTrace,
     PostUpdateProof,
@@ -32,6 +40,7 @@ from atoll.protocol.games.trees import (
     CHUNK,
     LAYER_LEVELS,
     PIECE,
+    MerkleLayer,
     Tree,
     fold,
     height,
@@ -48,7 +57,12 @@ from atoll.protocol.merkle import LEAF
 from atoll.protocol.program import Input, Source, TraceHeader, TraceTemplate
 from atoll.protocol.types import ZERO_DIGEST, Digest
 
-_UNITS = {Source.TOKENS: PIECE, Source.TABLES: PIECE, Source.EXPONENTS: 1 << 63}
+_UNITS = {
+    Source.TOKENS: PIECE,
+    Source.TABLES: PIECE,
+    Source.GENERATED: PIECE,
+    Source.EXPONENTS: 1 << 63,
+}
 
 
 class Trace(Protocol):
@@ -98,6 +112,9 @@ class Knowledge(Protocol):
     def trace(self, step: int) -> Trace:
         """The run of a step of the round, or of the update proof: it may take as long as a step."""
 
+    def token_trace(self, step: int, token: int) -> Trace:
+        """The run of a token that the step samples, by its number in the step's batch."""
+
 
 class NothingDiffers(Exception):
     """The challenger's own run gives what the holder shows: there is nothing to challenge."""
@@ -118,15 +135,15 @@ def defend(game: Game, own: Knowledge) -> Move:
         case GamePhase.OPEN_STEPS:
             return OpenSteps(own.header, tuple(own.states), own.works)
         case GamePhase.POST_TRACE:
-            return PostTrace(*_first_layer(own.trace(game.step).tree))
+            return PostTrace(*_first_layer(_played(game, own).tree))
         case GamePhase.POST_UPDATE_PROOF:
             return _update_proof(game.claim.round, own)
         case GamePhase.REVEAL:
-            return Reveal(layer_of(_searched(game, own.trace(game.step)), game.level, game.index))
+            return Reveal(layer_of(_searched(game, _played(game, own)), game.level, game.index))
         case GamePhase.POST_LEAF:
             start = game.index * PIECE
             node = _node(game)
-            return PostLeaf(own.trace(game.step).read(node, start, start + game.leaf_bytes))
+            return PostLeaf(_played(game, own).read(node, start, start + game.leaf_bytes))
     raise ValueError(f"the holder has no move in {game.phase.name}")
 
 
@@ -145,7 +162,7 @@ def attack(game: Game, own: Knowledge) -> Generator[Question, Need, Move]:
         case GamePhase.PICK:
             return _first_child(game, own)
         case GamePhase.PROVE:
-            return (yield from _proof(game, own))
+            return (yield from _last(game, own))
     raise ValueError(f"the challenger has no move in {game.phase.name}")
 
 
@@ -176,6 +193,13 @@ def _update_proof(round: int, own: Knowledge) -> PostUpdateProof:
     )
 
 
+def _played(game: Game, knowledge: Knowledge) -> Trace:
+    """The run of what is searched: of the step, or of a token that it samples."""
+    if game.token is None:
+        return knowledge.trace(game.step)
+    return knowledge.token_trace(game.step, game.token)
+
+
 def _searched(game: Game, trace: Trace) -> Tree:
     return trace.tree if game.node is None else trace.tensor(game.node)
 
@@ -197,7 +221,7 @@ def _first_step(game: Game, own: Knowledge) -> PickStep:
 
 
 def _first_child(game: Game, own: Knowledge) -> Pick | PickNode:
-    mine = _searched(game, own.trace(game.step))
+    mine = _searched(game, _played(game, own))
     layer = (game.layers if game.node is None else game.tensor_layers)[-1]
     levels = layer_levels(game.level)
     for child, theirs in enumerate(layer.nodes):
@@ -226,26 +250,44 @@ def _in_layer(layer: MerkleLayer, level: int, index: int, leaves: int) -> Digest
     return fold(nodes, layer.first + first, width_at(leaves, layer.level), level)
 
 
-def _proof(game: Game, own: Knowledge) -> Generator[Question, Need, Prove]:
-    trace, part = own.trace(game.step), own.template(_node(game))
+def _last(game: Game, knowledge: Knowledge) -> Generator[Question, Need, Prove | PickToken]:
+    """What is said of the leaf's first element that differs: its proof, or that it is a token."""
+    trace, part = _played(game, knowledge), knowledge.template(_node(game))
     template = TraceTemplate.from_bytes(part.data)
     start = game.index * PIECE
     mine = trace.read(_node(game), start, start + game.leaf_bytes)
     differ = [i for i, (a, b) in enumerate(zip(mine, game.leaf, strict=True)) if a != b]
     if not differ:
         raise NothingDiffers
-    element = (start + differ[0]) // template.width
+    header = knowledge.header.data
+    is_token = template.op == GENERATED and TraceHeader.from_bytes(header).is_sampled
+    width = TOKEN_BYTES if is_token else template.width
+    element = (start + differ[0]) // width
     words = words_tree(game.leaf)
-    position = (element * template.width - start) // WORD_BYTES
-    path = path_of(words, position)
-    proof = Proof(element, words.leaf(position), path, trace.roots, own.header.data, part.data, ())
-    openings = yield from _openings(game, trace, template, element)
+    position = (element * width - start) // WORD_BYTES
+    shown = (element, words.leaf(position), path_of(words, position))
+    if is_token:
+        return PickToken(header, part.data, *shown, *_in_trace(game, trace, _node(game)))
+    proof = Proof(*shown, trace.roots, header, part.data, ())
+    openings = yield from _openings(game, knowledge, template, element)
     return Prove(replace(proof, openings=tuple(openings)))
 
 
+def _in_trace(game: Game, trace: Trace, node: int) -> tuple[Digest, tuple[Digest, ...]]:
+    """The digest of the node in dispute as the holder has it, and its path."""
+
+    def read(level: int, index: int) -> Digest:
+        return _in_their_trace(game, trace.tree, level, index)
+
+    layer = game.layers[-1]
+    digest = layer.nodes[node - layer.first]
+    return digest, siblings_of(read, node, 1, game.nodes, height(game.nodes))
+
+
 def _openings(
-    game: Game, trace: Trace, template: TraceTemplate, element: int
+    game: Game, knowledge: Knowledge, template: TraceTemplate, element: int
 ) -> Generator[Question, Need, list[Opening]]:
+    trace = _played(game, knowledge)
     iteration = template.iteration(_node(game)) or 0
     attributes = template.attributes(iteration)
     openings: list[Opening] = []
@@ -261,20 +303,29 @@ def _openings(
                 input_ = source.node + iteration * source.stride
                 openings.append(_open_node(game, trace, input_, source.size, need))
                 opened.append(trace.read(input_, need.offset, end))
+            case Source.GENERATED:
+                openings.append(_open_generated(game, knowledge, source.size, need))
+                opened.append(_part(openings[-1].data, source, need))
             case Source.CONTEXT:
                 openings.append(Opening())
                 opened.append(trace.context[need.offset : end])
             case _:
                 openings.append(trace.open(template, source, need))
-                opened.append(_part(openings[-1].data, source, need))
+                step = template.words[0] if source.source is Source.SAMPLED else 1 << 63
+                opened.append(_part(openings[-1].data, source, need, step))
     raise ValueError(f"operation {template.op:#06x} asks for more than {MAX_OPENINGS} openings")
 
 
-def _part(data: bytes, source: Input, need: Need) -> bytes:
-    """What is needed of pieces, chunks or a document that `Trace.open` gave."""
+def _part(data: bytes, source: Input, need: Need, step: int = 1 << 63) -> bytes:
+    """What is needed of pieces, chunks or a document that `Trace.open` gave.
+
+    Args:
+        step: so many bytes of the source are a tree each.
+    """
     if not data:  # moments that nobody has moved yet
         return bytes(need.length)
-    inside = need.offset % _UNITS.get(source.source, CHUNK)
+    offset = need.offset % step
+    inside = offset % _UNITS.get(source.source, CHUNK)
     return data[inside : inside + need.length]
 
 
@@ -291,13 +342,53 @@ def _open_node(game: Game, trace: Trace, node: int, size: int, need: Need) -> Op
     return Opening(data, siblings, siblings_of(read, node, 1, game.nodes, height(game.nodes)))
 
 
+def _open_generated(game: Game, knowledge: Knowledge, size: int, need: Need) -> Opening:
+    """Pieces of the node that the token in dispute is of, as the holder has it.
+
+    Nothing behind the piece in dispute is needed; before it the holder's is one's own, and it was
+    posted itself.
+    """
+    outer = game.outer
+    assert outer is not None  # only a token's trace reads it
+    trace, node = knowledge.trace(outer.step), _node(outer)
+    tree = trace.tensor(node)
+    first, last = need.offset // PIECE, (need.offset + need.length - 1) // PIECE
+    data = b"".join(
+        outer.leaf
+        if piece == outer.index
+        else trace.read(node, piece * PIECE, min((piece + 1) * PIECE, size))
+        for piece in range(first, last + 1)
+    )
+    search = _Search(outer.tensor_layers, pieces_of(size), outer.index)
+    width = pieces_of(size)
+
+    def read(level: int, index: int) -> Digest:
+        return _theirs(search, tree, level, index)
+
+    return Opening(data, siblings_of(read, first, last - first + 1, width, height(width)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What was revealed of a tree of so many leaves, and which of them is in dispute."""
+
+    layers: Sequence[MerkleLayer]
+    leaves: int
+    disputed: int
+
+
 def _in_their_trace(game: Game, mine: Tree, level: int, index: int) -> Digest:
-    """A node of the holder's trace: left of the dispute it is one's own, else it was revealed."""
-    if (index + 1) << level <= _node(game):
+    """A node of the holder's trace."""
+    return _theirs(_Search(game.layers, game.nodes, _node(game)), mine, level, index)
+
+
+def _theirs(search: _Search, mine: Tree, level: int, index: int) -> Digest:
+    """A node of the holder's tree: left of the dispute it is one's own, else it was revealed."""
+    if (index + 1) << level <= search.disputed:
         return mine.node(level, index)
-    above = [height(game.nodes), *(layer.level for layer in game.layers)]
-    for layer, highest in zip(game.layers, above, strict=False):
+    above = [height(search.leaves), *(layer.level for layer in search.layers)]
+    for layer, highest in zip(search.layers, above, strict=False):
         inside = (index << max(level - layer.level, 0)) - layer.first
         if layer.level <= level <= highest and 0 <= inside < len(layer.nodes):
-            return _in_layer(layer, level - layer.level, index, game.nodes)
+            return _in_layer(layer, level - layer.level, index, search.leaves)
     raise ValueError(f"node {index} of level {level} was never revealed")

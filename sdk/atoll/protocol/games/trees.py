@@ -8,6 +8,7 @@ another.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from atoll.protocol.hashing import keccak256
@@ -36,6 +37,19 @@ class Tree(Protocol):
 
     def node(self, level: int, index: int) -> Digest:
         """A node; those of level 0 are the hashed leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class MerkleLayer:
+    """A layer as it was revealed.
+
+    Attributes:
+        level, first: where it lies in its tree; at level 0 `nodes` are leaves, not yet hashed.
+    """
+
+    level: int
+    first: int
+    nodes: tuple[Digest, ...]
 
 
 class MemoryTree:

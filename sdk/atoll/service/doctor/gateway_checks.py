@@ -55,11 +55,15 @@ async def check_gateway(subject: Subject) -> list[Finding]:
 
 
 async def _check_reach(section: GatewaySection, cid: str, block: bytes) -> list[Finding]:
+    if not section.announce:
+        text = "nobody is told an address: a provider brings its updates to those who need them"
+        return [ok("public URL", text)]
     if section.public_url is None:
         if not _is_local(section.host):
             text = f"{section.host} is announced as it is listened on"
             return [warning("public URL", text, "set public_url in [gateway] to what others use")]
-        text = "others cannot reach this machine: it listens on a local address only"
+        text = "others cannot reach this machine: it listens on a local address only, which is "
+        text += "enough for a provider, and not for a verifier"
         step = "set host to 0.0.0.0 and public_url to what others use, in [gateway]"
         return [warning("public URL", text, step)]
     url = section.public_url.rstrip("/")

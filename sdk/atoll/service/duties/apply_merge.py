@@ -1,19 +1,22 @@
 """Applies a round's merge, which the committee worked out, instead of merging once more.
 
-Of every update this needs a few blocks, where merging needs all: SPEC-MERGE.md, 9. Whatever is not
+Of every update this needs a few pieces, where merging needs all: SPEC-MERGE.md, 9. Whatever is not
 as it should be leads to a merge of our own (`merge`), and that one decides what we believe.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import structlog
 
 from atoll.errors import MalformedUpdate, NotFound
-from atoll.protocol.manifest import Manifest
+from atoll.numerics.shown_pieces import MOST_SHOWN, checked_pieces, shown_length
 from atoll.protocol.merge_statement import MAX_STATEMENT, is_stated
 from atoll.protocol.obligations import committee_gateways
 from atoll.protocol.types import Digest, Phase, Role, RoundIndex
@@ -27,6 +30,8 @@ from atoll.service.machine import Setup, State
 from atoll.service.task import Task
 from atoll.service.update_limits import HEADER_BYTES, UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.storage.cid import Cid
+from atoll.storage.download import Asked
+from atoll.storage.local import LocalStore
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -36,7 +41,7 @@ B = TypeVar("B")
 OPEN_STATEMENT: Final[Task[[DoApply, bytes, str], OpenedStatement]] = Task(
     "open-statement.v1", "atoll.service.tasks"
 )
-APPLY_MERGED: Final[Task[[DoApply, bytes, tuple[int, ...], str], RoundStartReady]] = Task(
+APPLY_MERGED: Final[Task[[DoApply, bytes, ShownSpots, str], RoundStartReady]] = Task(
     "apply-merged.v1", "atoll.service.tasks"
 )
 LARGE_BYTES: Final = 64 << 20
@@ -47,7 +52,7 @@ MERGES_AT: Final = 4
 """In the first of so many parts of TRAIN a merged update is waited for; in the last one neither it
 nor the updates are."""
 MOST_UNCHECKED: Final = 3
-"""Rounds running of which most drawn spots could not be had: the last of them counts as wrong."""
+"""Rounds running of which a drawn spot could not be had: the last of them counts as wrong."""
 log = structlog.get_logger("atoll.apply_merge")
 
 
@@ -57,12 +62,39 @@ class OpenedStatement:
 
     Attributes:
         update_cid, update_bytes: of the merged update.
-        spots: drawn ones, each as the (start, stop) of its bytes in every update.
+        seat_bytes: of each seat's.
+        spots: drawn ones, each as the numbers of its pieces in every seat's update.
     """
 
     update_cid: bytes
     update_bytes: int
-    spots: tuple[tuple[tuple[int, int], ...], ...]
+    seat_bytes: int
+    spots: tuple[tuple[int, ...], ...]
+
+    @property
+    def batches(self) -> list[tuple[int, ...]]:
+        """The pieces of all spots, by what is asked for at once."""
+        return batches_of(self.spots)
+
+
+def batches_of(spots: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """The pieces of these spots, ascending, by what is asked for at once."""
+    numbers = sorted({number for spot in spots for number in spot})
+    return [tuple(numbers[at : at + MOST_SHOWN]) for at in range(0, len(numbers), MOST_SHOWN)]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSpots:
+    """What could be had of the drawn spots.
+
+    Attributes:
+        spots: the numbers of those whose pieces are here of every update.
+        batches: by update, in the order of the command's, the block with each batch's pieces;
+            empty where nobody showed them.
+    """
+
+    spots: tuple[int, ...] = ()
+    batches: tuple[tuple[bytes, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +104,8 @@ class MergeApplied(Entry):
     Attributes:
         cid: of the certified state, which is in the store; empty where it is none.
         why: it is none.
-        is_checked: whether at least half of the drawn spots were compared with the updates.
+        is_checked: whether every drawn spot was compared with the updates. Who is asked for pieces
+            sees which, and withholds those in which the merge is wrong.
     """
 
     kind: ClassVar[str] = "merge-applied.v1"
@@ -124,31 +157,67 @@ class DoApply(Work[MergeApplied]):
         update = Cid.from_bytes(opened.update_cid)
         where = {"made_in": round_}
         await effects.fetch_handed_on(view, round_ + 1, update, opened.update_bytes, **where)
-        here = [await self._has(effects, view, spans) for spans in opened.spots]
-        spots = tuple(number for number, is_here in enumerate(here) if is_here)
-        is_checked = 2 * len(spots) >= len(opened.spots)
+        shown = await self._shown(effects, view, opened)
+        is_checked = len(shown.spots) == len(opened.spots)
         if self.must_check and not is_checked:
             raise MalformedUpdate("nobody serves what the merges of several rounds were made of")
-        call = APPLY_MERGED(self, secret, spots, effects.store_dir)
+        call = APPLY_MERGED(self, secret, shown, effects.store_dir)
         after = await effects.work_soon(call)
         if after.digest != self.state:
             raise MalformedUpdate("the state that follows is not the certified one")
         await effects.keep(view, round_ + 1, after.cid)
         return MergeApplied(round_, after.cid, is_checked=is_checked)
 
-    async def _has(
-        self, effects: Effects, view: JobView, spans: tuple[tuple[int, int], ...]
-    ) -> bool:
-        """Whether those bytes of every update are here now."""
-        limit = max_update_bytes(Manifest.from_bytes(self.merge.manifest))
+    async def _shown(self, effects: Effects, view: JobView, opened: OpenedStatement) -> ShownSpots:
+        """Has the drawn pieces of every update shown, as far as somebody does."""
         prefer = committee_gateways(view, self.merge.round_id.round)
-        fetcher, wanted = effects.context.fetcher_of(view.job_id), [slice(*each) for each in spans]
-        try:
-            for update in self.merge.updates:
-                await fetcher.fetch_spans(Cid.from_bytes(update.cid), limit, wanted, prefer)
-        except NotFound:
-            return False
-        return True
+        fetcher, batches = effects.context.fetcher_of(view.job_id), opened.batches
+        updates, blocks = self.merge.updates, dict[tuple[int, int], bytes]()
+
+        async def bring(item: tuple[int, int]) -> None:
+            update, numbers = updates[item[0]], batches[item[1]]
+            taken = _Taken(update.root, numbers, opened.seat_bytes, effects.context.store)
+            most = shown_length(numbers, opened.seat_bytes)
+            asked = Asked(Cid.from_bytes(update.cid), taken.accept, numbers, most)
+            with suppress(NotFound, ValueError):
+                await fetcher.show(asked, prefer)
+                blocks[item] = taken.block
+
+        items = list(product(range(len(updates)), range(len(batches))))
+        await effects.for_each(items, bring)
+        # Once more: who is asked about a file for the first time reads all of it, and one of many
+        # may take longer than we wait.
+        await effects.for_each([item for item in items if item not in blocks], bring)
+        lacking = {
+            number
+            for at, numbers in enumerate(batches)
+            if any((update, at) not in blocks for update in range(len(updates)))
+            for number in numbers
+        }
+        spots = tuple(n for n, spot in enumerate(opened.spots) if lacking.isdisjoint(spot))
+        return ShownSpots(
+            spots,
+            tuple(
+                tuple(blocks.get((update, at), b"") for at in range(len(batches)))
+                for update in range(len(updates))
+            ),
+        )
+
+
+@dataclass(slots=True)
+class _Taken:
+    """Pieces of an update as they come; `block` is what the store has them in."""
+
+    root: Digest
+    numbers: tuple[int, ...]
+    size: int
+    store: LocalStore
+    block: bytes = b""
+
+    def accept(self, _cid: Cid, shown: bytes) -> None:
+        """Raises CorruptBlock where they are not the revealed update's."""
+        pieces = checked_pieces(shown, self.numbers, self.size, self.root)
+        self.block = self.store.add_bytes(b"".join(pieces.values())).to_bytes()
 
 
 # --- decisions ---

@@ -18,11 +18,17 @@ from atoll.chain.txqueue import unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import AuditEntry
-from atoll.protocol.claims import MAX_WAITING, ModelRoots, ProgramHeader, SeatStatements
-from atoll.protocol.game_records import GameRecord, parties
+from atoll.protocol.claims import (
+    MAX_OPEN,
+    ModelRoots,
+    ProgramHeader,
+    SeatStatements,
+    lowest_bond,
+)
+from atoll.protocol.game_records import GameRecord, accusation, parties, window_of
 from atoll.protocol.games.game_machine import Outcome as GameOutcome
 from atoll.protocol.games.moves import Claim
-from atoll.protocol.obligations import Duty, obligations_of
+from atoll.protocol.obligations import Duty, accused, games_about, obligations_of
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
@@ -109,41 +115,58 @@ class SendChallenge(Transaction[NotChallenged]):
             return Done(NotChallenged(f"its {len(evidence)} bytes fit into no transaction"))
         async with effects.staking:  # one allowance is for one challenge
             call = await self._call(effects, view, claim, evidence)
+            if call is None:
+                return Done(NotChallenged("the queue into which it came once is full"))
             return await effects.transact(view, self, call)
 
-    async def _call(self, effects: Effects, view: JobView, claim: Claim, evidence: bytes) -> Call:
+    async def _call(
+        self, effects: Effects, view: JobView, claim: Claim, evidence: bytes
+    ) -> Call | None:
         """A challenge; or where the queue has no room for what we have, that it has none.
 
         That is all that an accusation owes, and what a game of ours in that queue leaves to say.
+        None of one that was pushed out of a queue that is full: it counts as challenged already.
         """
-        me, least = effects.context.me, _to_be_taken(view, claim)
-        bond = max(claim.lowest_bond, self._worth(view, claim, me), least)
-        if self.owed:
+        me = effects.context.me
+        auditor = _owes(view, claim, me) if self.owed else NO_HOLDER
+        is_owed = auditor != NO_HOLDER
+        least, ours = _to_be_taken(view, claim, is_owed=is_owed), _open_games(view, claim, me)
+        unowed = sum(not game.is_owed for game in ours)
+        lowest = lowest_bond(claim, 0 if is_owed else unowed)
+        bond = max(lowest, least, 0 if ours else self._worth(view))
+        if is_owed:
             balance = await effects.context.chain.token_balance(me)
-            is_out = least > 0 and (balance < least or _plays(view, claim, me))
+            is_out = least > 0 and (balance < max(least, lowest) or len(ours) > 0)
+            if is_out and games_about(view, accusation(me, claim)):
+                return None
             if is_out:
                 return effects.calls.crowded_out(evidence)
-            kept = claim.lowest_bond * await _others_owed(effects, view, self)
-            bond = max(claim.lowest_bond, least, min(bond, balance - kept))
+            kept = await _kept_for_others(effects, view, self, claim)
+            bond = max(lowest, least, min(bond, balance - kept))
         await _allow(effects, bond)
         log.info("disputes", job=view.job_id, round=self.round, seat=self.seat, bond=bond)
-        return effects.calls.challenge(evidence, bond)
+        if not is_owed:
+            return effects.calls.challenge(evidence, bond)
+        body = view.settled[window_of(claim)].opened_reports[auditor].to_bytes()
+        return effects.calls.challenge_owed(evidence, bond, auditor, body)
 
-    def _worth(self, view: JobView, claim: Claim, me: Address) -> int:
+    def _worth(self, view: JobView) -> int:
         """What we bid where we have it, so that nobody gets before us for less than it costs."""
-        if _plays(view, claim, me):
-            return 0
         terms = view.require_terms()
         return terms.provider_bond if self.member == NO_HOLDER else terms.verifier_bond
 
 
-async def _others_owed(effects: Effects, view: JobView, challenge: SendChallenge) -> int:
-    """How many further accusations of ours are to be played: each is dropped for itself."""
+async def _kept_for_others(
+    effects: Effects, view: JobView, challenge: SendChallenge, claim: Claim
+) -> int:
+    """The bonds of our further accusations, which are all to be played: each is dropped for itself,
+    and asks for the lowest.
+    """
     now = (await effects.context.chain.head()).timestamp
     view = effects.context.follower.views.get(view.job_id, view)
     owed = obligations_of(view, effects.context.me, now)
     about = {(o.round, o.seats) for o in owed if o.duty is Duty.CHALLENGE}
-    return len(about - {(challenge.round, (challenge.seat,))})
+    return len(about - {(window_of(claim), (challenge.seat,))}) * lowest_bond(claim, 0)
 
 
 async def _allow(effects: Effects, bond: int) -> None:
@@ -167,17 +190,39 @@ async def _allow(effects: Effects, bond: int) -> None:
     await queue.wait(key)
 
 
-def _plays(view: JobView, claim: Claim, me: Address) -> bool:
-    """Whether a game of ours about this bond is open."""
-    games = view.games.values()
-    return any(g.is_open and g.challenger == me and g.claim.set == claim.set for g in games)
+def _open_games(view: JobView, claim: Claim, me: Address) -> list[GameRecord]:
+    """Games of ours about this bond."""
+    games = (game for game in view.games.values() if game.is_open and game.challenger == me)
+    return [game for game in games if game.claim.set == claim.set]
 
 
-def _to_be_taken(view: JobView, claim: Claim) -> int:
-    """The least bond that a full queue takes; 0 where the one about this bond is not full."""
-    about = (game for game in view.games.values() if game.claim.set == claim.set)
-    waiting = [game.bond for game in about if game.is_open and game.clock is None]
-    return min(waiting) + 1 if len(waiting) >= MAX_WAITING else 0
+def _owes(view: JobView, claim: Claim, me: Address) -> HolderId:
+    """By which id of ours we said in an audit report what is claimed, and may still play it as
+    owed: no owed game of ours about it is open or was played.
+    """
+    settled_round, wanted = view.settled[window_of(claim)], accusation(me, claim)
+    owed = (game for game in games_about(view, wanted) if game.is_owed)
+    if any(game.outcome is not GameOutcome.SENT_HOME for game in owed):
+        return NO_HOLDER
+    for id, body in settled_round.opened_reports.items():
+        entry = body.of(SeatIndex(claim.seat))
+        if entry is None or entry.is_valid or view.verifiers[id].account != me:
+            continue
+        if accused(settled_round, claim.position, me, entry) == wanted:
+            return id
+    return NO_HOLDER
+
+
+def _to_be_taken(view: JobView, claim: Claim, *, is_owed: bool) -> int:
+    """The least bond that a full queue takes; 0 where the one about this bond is not full: of what
+    is owed.
+    """
+    about = [g for g in view.games.values() if g.claim.set == claim.set and g.is_open]
+    waiting = [game for game in about if game.clock is None]
+    has_room = len(about) < MAX_OPEN or (is_owed and not all(g.is_owed for g in waiting))
+    if has_room:
+        return 0
+    return min((game.bond for game in waiting if game.is_owed == is_owed), default=0) + 1
 
 
 # --- decisions ---
@@ -249,8 +294,6 @@ def _takes_our_time(state: State[S], game: GameRecord) -> bool:
     claim, clock = game.claim, game.clock
     if clock is None or not game.deadline or state.me not in (claim.holder, game.challenger):
         return False
-    if game.is_pools:
-        return False  # nobody has a move
     if state.entries.of(SendMove, game.id, len(game.moves)) is not None:
         return False  # we have no move
     is_late = state.now >= clock.since + clock.move

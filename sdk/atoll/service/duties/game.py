@@ -6,6 +6,7 @@ again, so whoever was killed at a move makes the same one.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
@@ -23,7 +24,7 @@ from atoll.protocol.games.moves import Move
 from atoll.protocol.games.players import Question
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.reset_periods import earlier_rounds
-from atoll.protocol.types import Digest, Role, RoundIndex, SeatIndex
+from atoll.protocol.types import Address, Digest, Role, RoundIndex, SeatIndex
 from atoll.protocol.views import JobView
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.config import KeeperConfig
@@ -88,6 +89,8 @@ class SendMove(Transaction[NoMove]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[NoMove]:
         record = view.games[self.game]
+        if not await self._may_move(effects, record):
+            return Done(NoMove(f"{record.claim.holder} has not named {effects.context.me}"))
         task = await self._task(effects, view, record)
         async with effects.moves.taken(record.deadline, about=task):
             if await self._is_over(effects, view, record.deadline):
@@ -99,6 +102,13 @@ class SendMove(Transaction[NoMove]):
         stake = _at_stake(view, record, is_holder=self.is_holder)
         call = effects.calls.play(self.game, record.claim, move, stake)
         return await effects.transact(view, self, call)
+
+    async def _may_move(self, effects: Effects, record: GameRecord) -> bool:
+        """Whether the contract takes the move from us: of another holder, by its word alone."""
+        holder = record.claim.holder
+        if not self.is_holder or holder == effects.context.me:
+            return True
+        return await effects.context.chain.delegate_of(holder) == effects.context.me
 
     async def _is_over(self, effects: Effects, view: JobView, deadline: int) -> bool:
         """Whether nobody waits for this move any more; other moves, whose clocks run, wait for it.
@@ -201,20 +211,28 @@ def _at_stake(view: JobView, game: GameRecord, *, is_holder: bool) -> int:
 # --- decisions ---
 
 
-def decide_games(state: State[S], function: Play = PLAY, keeper: KeeperConfig = KEEPER) -> Decision:
+def decide_games(
+    state: State[S],
+    function: Play = PLAY,
+    keeper: KeeperConfig = KEEPER,
+    *,
+    defends: Address | None = None,
+) -> Decision:
     """Plays every game that we are a party of, and ends those that one of ours waits behind.
 
     Args:
         function: the worker's function that makes moves.
         keeper: how long those wait whose game it is not.
+        defends: a holder that named us its delegate, whose moves we make, too.
     """
     games = state.view.games.values()
-    ours = [g for g in games if state.me in (g.claim.holder, g.challenger)]
+    holders = {state.me, defends}
+    ours = [g for g in games if state.me == g.challenger or g.claim.holder in holders]
     if not ours:
         return Decision("games", "no game is about our work, or ours")
-    waiting = {game.claim.set for game in ours if game.is_open and game.clock is None}
-    others = [g for g in games if g not in ours and g.is_open and g.claim.set in waiting]
-    wanted = [_next(state, game, function) for game in ours]
+    held_up = {game.claim.set for game in ours if game.is_held_up}
+    others = [g for g in games if g not in ours and g.is_open and g.claim.set in held_up]
+    wanted = [_next(state, game, function, holders) for game in ours]
     wanted += [_end_for_both(state, game, keeper) for game in others if game.clock is not None]
     open_games = sum(game.is_open for game in ours)
     commands = tuple(command for command in wanted if command is not None)
@@ -222,7 +240,7 @@ def decide_games(state: State[S], function: Play = PLAY, keeper: KeeperConfig = 
 
 
 def _end_for_both(state: State[S], game: GameRecord, keeper: KeeperConfig) -> AnyCommand | None:
-    """Ends a game of two others, who may be one: until then no other about the bond begins.
+    """Ends a game of two others, who may be one: until then one of ours about the bond stands.
 
     They come first, since a call that comes second is paid for nothing.
     """
@@ -233,7 +251,14 @@ def _end_for_both(state: State[S], game: GameRecord, keeper: KeeperConfig) -> An
     return SendTimeOut(game.id, len(game.moves)) if is_late else None
 
 
-def _next(state: State[S], game: GameRecord, function: Play) -> AnyCommand | None:
+def _next(
+    state: State[S], game: GameRecord, function: Play, holders: Set[Address | None]
+) -> AnyCommand | None:
+    """What is due in a game.
+
+    Args:
+        holders: for whom we defend.
+    """
     if not game.is_open:
         holder_won = game.outcome is Outcome.CHALLENGER_LOST
         is_left = state.me == (game.claim.holder if holder_won else game.challenger)
@@ -241,18 +266,15 @@ def _next(state: State[S], game: GameRecord, function: Play) -> AnyCommand | Non
         return SendCollect(game.id) if is_due else None
     if game.decided:
         holder_lost = game.decided is Outcome.HOLDER_LOST
-        winner = game.challenger if holder_lost else game.claim.holder
-        return SendConclude(game.id) if state.me == winner else None
+        is_ours = state.me == game.challenger if holder_lost else game.claim.holder in holders
+        return SendConclude(game.id) if is_ours else None
     if not game.deadline:
         return None
-    mine = state.me == (game.claim.holder if game.is_holders_turn else game.challenger)
-    if game.is_pools:
-        mine = state.me != game.challenger  # who wants its bond back; nobody has a move
+    mine = game.claim.holder in holders if game.is_holders_turn else state.me == game.challenger
     if not mine:
         late = state.now >= game.deadline
         return SendTimeOut(game.id, len(game.moves)) if late else None
-    has_move = state.now < game.deadline and not game.is_pools
-    return _move(state, game, function) if has_move else None
+    return _move(state, game, function) if state.now < game.deadline else None
 
 
 def _move(state: State[S], game: GameRecord, function: Play) -> SendMove | None:

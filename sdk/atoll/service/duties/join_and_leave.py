@@ -12,10 +12,10 @@ from atoll.chain.call import Call
 from atoll.chain.contract_calls import Calls
 from atoll.errors import InsufficientFunds
 from atoll.protocol.holders import Holder
+from atoll.protocol.membership import NOWHERE
 from atoll.protocol.types import (
     NO_ROUND,
     Address,
-    JobId,
     JobStatus,
     Phase,
     Role,
@@ -68,7 +68,7 @@ class SendJoin(Transaction[Never]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
         async with effects.staking:
-            check_jobs(effects.context.config.policy, _other_jobs(effects, view))
+            check_jobs(effects.context.config.policy, len(effects.other_jobs(view)))
             await _ensure_owner(effects)
             await _ensure_payee(effects)
             await _ensure_stake(effects, view, self)
@@ -94,23 +94,6 @@ class SendLeave(ContractCall):
     def call(self, calls: Calls, view: JobView) -> Call:
         is_seat = self.role is Role.PROVIDER
         return (calls.leave_seat if is_seat else calls.leave_pool)(view.job_id)
-
-
-def _other_jobs(effects: Effects, view: JobView) -> int:
-    """In how many other jobs that have not ended the account has a part, or just took one; without
-    those that open no round.
-    """
-
-    def is_fresh(job: JobId, other: JobView) -> bool:
-        return other.block.number < effects.joined.get(job, 0)
-
-    return sum(
-        job != view.job_id
-        and job not in effects.unpaid
-        and not other.status.is_closed
-        and (is_fresh(job, other) or other.standing(effects.context.me) is not None)
-        for job, other in effects.context.follower.views.items()
-    )
 
 
 async def _ensure_owner(effects: Effects) -> None:
@@ -201,8 +184,15 @@ async def _ensure_stake(effects: Effects, view: JobView, join: SendJoin) -> None
 
 
 def decide_announce(state: State[S], url: str) -> Decision:
-    """Says on chain where our blocks are served, whenever that changes."""
+    """Says on chain where our blocks are served, whenever that changes; who serves nobody takes
+    back what was announced, since others wait for whoever is said to serve.
+    """
     announced = state.view.gateways.get(state.me)
+    if not url and (announced is None or state.view.status.is_closed):
+        return Decision("announce", "serves nobody, and brings what it owes")
+    if not url:
+        text = f"announced {announced}, and serves nobody any more"
+        return Decision("announce", text, (SendAnnounce(NOWHERE),))
     if announced == url or state.view.status.is_closed:
         return Decision("announce", f"announced {url}")
     return Decision("announce", f"announced {announced}, serving {url}", (SendAnnounce(url),))
@@ -238,7 +228,8 @@ def decide_membership(
 def _decide_leaving(state: State[S], role: Role, held: Holder | None, why: str) -> Decision:
     if held is None or held.role is not role or held.to != NO_ROUND:
         return Decision("membership", f"has no part in it: {_untimed(why)}")
-    if role is Role.VERIFIER and state.view.phase is Phase.MERGE:
+    running = state.view.open if state.view.phase is Phase.MERGE else None
+    if role is Role.VERIFIER and running is not None and running.committee_draw == 0:
         return Decision("membership", "leaves: the pool lets nobody go while a round merges")
     leave = SendLeave(role, state.view.round)
     return Decision("membership", f"leaves: {_untimed(why)}", (leave,))

@@ -27,8 +27,9 @@ from atoll.service.duties.send_keeper_calls import is_over
 from atoll.service.entries import Done, Entries, Entry
 from atoll.service.machine import Decision, State
 from atoll.service.needs import Machine
-from atoll.service.pace import Pace, earned_per_hour, promised_per_hour
+from atoll.service.pace import Load, Pace, earned_per_hour, game_load, promised_per_hour
 from atoll.service.policy import (
+    games_refusal,
     least_move,
     lock_refusal,
     manifest_refusal,
@@ -41,6 +42,7 @@ from atoll.storage.cid import DAG_CBOR, Cid
 from atoll.storage.errors import MalformedDag
 from atoll.train.belongings import MAX_TOKENIZER_BYTES
 from atoll.train.data import nodes_bytes
+from atoll.train.torchrun import Torchrun
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -141,7 +143,8 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             refused = manifest_refusal(policy, manifest)
             if role is not None and not refused:
                 # Each rank may need what a part of the work does.
-                here = Machine(memory()[0] // config.ranks, shutil.disk_usage(config.data_dir).free)
+                ranks = config.ranks if (shared := Torchrun.here()) is None else shared.host_size
+                here = Machine(memory()[0] // ranks, shutil.disk_usage(config.data_dir).free)
                 refused = room_refusal(policy, role, manifest, here)
             if refused:
                 return Done(JobRefused(refused))
@@ -209,11 +212,30 @@ async def _paced(
     for tries_left in reversed(range(PACE_TRIES)):
         pace = await effects.vet(view, MEASURE_PACE(data))
         refused = pace_refusal(policy, role, manifest, pace)
+        effects.games[view.job_id] = game_load(role, manifest, pace)
+        if not refused and policy.most_of_window is not None:
+            others = await _other_games(effects, view, role)
+            refused = games_refusal(policy, effects.games[view.job_id], others)
         if not refused or tries_left == 0 or pace_refusal(policy, role, manifest, pace.by(BUSY)):
             break
         log.info("measures its pace again in a while", job=view.job_id, because=refused)
         await asyncio.sleep(PACE_PAUSE_S)
     return refused, earned_per_hour(role, manifest, pace)
+
+
+async def _other_games(effects: Effects, view: JobView, role: Role) -> list[Load]:
+    """What games in our other jobs take this machine, each of which is measured once: one that was
+    joined before this process began has no pace yet.
+    """
+    loads = []
+    for job in (other.job_id for other in effects.other_jobs(view)):
+        spec = effects.context.journal.read(job).of(DoFetchSpec)
+        if job not in effects.games and isinstance(spec, SpecReady):
+            pace = await effects.vet(view, MEASURE_PACE(spec.manifest))
+            effects.games[job] = game_load(role, Manifest.from_bytes(spec.manifest), pace)
+        if job in effects.games:
+            loads.append(effects.games[job])
+    return loads
 
 
 @dataclass(frozen=True, slots=True)

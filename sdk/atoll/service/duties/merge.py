@@ -9,7 +9,7 @@ import asyncio
 import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import Manifest
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
+Merge: TypeAlias = "Task[[DoMerge, str], Verdict]"
+"""A worker's function that merges a round."""
 MERGE_ROUND: Final[Task[[DoMerge, str], Verdict]] = Task("merge-round.v1", "atoll.service.tasks")
 MERGE_AGAIN: Final[Task[[DoMerge, str], Verdict]] = Task("merge-again.v1", "atoll.service.tasks")
 MEASURE_DISTANCES: Final[Task[[DoMerge, str], MeasuredMerge]] = Task(
@@ -63,7 +65,7 @@ class MeasuredMerge:
 
 @dataclass(frozen=True, slots=True)
 class DoMerge(Work[RoundMerged]):
-    """Merge; `updates` are those of every candidate."""
+    """Merge; `updates` are those of every candidate, `function` is the worker's that merges."""
 
     kind: ClassVar[str] = "merge.v1"
     round_id: RoundId
@@ -72,6 +74,7 @@ class DoMerge(Work[RoundMerged]):
     updates: RevealedUpdates
     manifest: bytes
     initial_state: bytes
+    function: Merge = MERGE_AGAIN
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -91,7 +94,7 @@ class DoMerge(Work[RoundMerged]):
 
         await effects.for_each(self.updates, fetch)
         with effects.context.store.holding():  # what the worker leaves is not pinned yet
-            verdict = await effects.work_soon(MERGE_AGAIN(self, effects.store_dir))
+            verdict = await effects.work_soon(self.function(self, effects.store_dir))
             await effects.keep(view, round_ + 1, verdict.cid)
             if any(verdict.statement):
                 await _keep_statement(effects, view, round_ + 1, verdict.statement)

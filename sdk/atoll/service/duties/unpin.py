@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from atoll.errors import StorageError
 from atoll.protocol.clocks import absolute_end
+from atoll.protocol.safety import result_round
 from atoll.protocol.views import JobView
 from atoll.service.commands import Work
 from atoll.service.duties.material import manifest_of
@@ -120,9 +121,10 @@ def decide_unpin(state: State[S], *, looks: bool = True) -> Decision:
     # challenge of its window's last block is in the view once that is confirmed.
     audited = [settled_round.round for settled_round in view.auditing(state.block_time)]
     played = [game.claim.round for game in view.games.values() if game.is_open]
-    # The result of a job is made from the last merge's updates, should somebody be slashed for it.
-    merged = next((each.round for each in reversed(view.settled) if each.verdict.merged), None)
-    kept = [] if merged is None else [merged]
+    # The result of a job is made from its merge's updates, should somebody be slashed for that, or
+    # should it be struck.
+    merged = result_round(view)
+    kept = [] if merged is None else [merged.round]
     below = min([view.round - 1, *audited, *played, *kept])
     if manifest is not None:
         below -= below % manifest.reset_period  # a seat's state comes from all of it

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.open_rounds import OpenRound, SeatReveal
-from atoll.protocol.types import Address, Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
+from atoll.protocol.types import Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
 from atoll.protocol.views import JobView
 from atoll.service.commands import Work
 from atoll.service.duties.fetch_model import model_of_round
@@ -55,14 +55,13 @@ class DoGetUpdate(Work[UpdateSeen]):
     """Fetch a seat's update and check its bytes.
 
     Attributes:
-        commitment: names what was revealed, by `account`.
+        commitment: names what was revealed.
         initial_state: CID of the round's global state; empty where that has to be looked for.
     """
 
     kind: ClassVar[str] = "fetch-update.v1"
     round: RoundIndex
     commitment: Digest
-    account: Address
     update: RevealedUpdate
     data_seed: Digest
     manifest: bytes
@@ -76,7 +75,7 @@ class DoGetUpdate(Work[UpdateSeen]):
         limit = max_update_bytes(Manifest.from_bytes(self.manifest))
         try:
             cid = Cid.from_bytes(self.update.cid)
-            await effects.fetch_spread(view, self.round, cid, limit, self.account)
+            await effects.fetch_spread(view, self.round, cid, limit)
         except UNFETCHABLE_CONTENT:
             return Done(UpdateSeen(False))
         fetched = self
@@ -128,7 +127,6 @@ def getting(seat: SeatIndex, revealed: SeatReveal, where: RoundOfUpdates) -> DoG
     return DoGetUpdate(
         where.round,
         revealed.commitment,
-        revealed.account,
         update,
         where.data_seed,
         where.spec,

@@ -74,9 +74,7 @@ def prepare_problems(options: ProblemOptions, store: LocalStore) -> PreparedProb
     """
     text = options.text
     encoder = open_encoder(text)
-    problems = [problem for path in text.paths for problem in _read(path, encoder)]
-    if not problems:
-        raise DataUnusable("there is no prompt", next_step="name files of rows in task.prompts")
+    problems = _read_all(text, encoder)
     vocab = text.model_vocab or encoder.vocab
     belongings = belongings_of(text, encoder)
     task = TaskSpec.model_validate(
@@ -110,6 +108,26 @@ def prepare_problems(options: ProblemOptions, store: LocalStore) -> PreparedProb
     )
     longest = f"{task.prompts} prompts of at most {task.prompt_tokens} tokens"
     return PreparedProblems(spec, task, vocab, (longest,))
+
+
+def read_problems(text: DataOptions, *, longest: int) -> list[Problem]:
+    """The rows of some files, of which no prompt may have more tokens than the longest.
+
+    Raises:
+        DataUnusable: as `prepare_problems`, or a prompt is longer.
+    """
+    problems = _read_all(text, open_encoder(text))
+    most = max(len(problem.prompt) for problem in problems)
+    if most > longest:
+        raise DataUnusable(f"a prompt has {most} tokens, of at most {longest} beside its answer")
+    return problems
+
+
+def _read_all(text: DataOptions, encoder: Encoder) -> list[Problem]:
+    problems = [problem for path in text.paths for problem in _read(path, encoder)]
+    if not problems:
+        raise DataUnusable("there is no prompt", next_step="name files of rows in task.prompts")
+    return problems
 
 
 def _read(path: Path, encoder: Encoder) -> Iterator[Problem]:

@@ -32,12 +32,12 @@ def outcome(job: Small, state: SeatState, step: int) -> FinishedStep:
     """What the program's run of a step says."""
     for _, tensor in run(job.program, Part.STEP, job.sources(state, step)):
         last = tensor
-    return FinishedStep.of(bytes(raw_bytes(last)))
+    return FinishedStep.of(bytes(raw_bytes(last)), is_sampled=job.manifest.task is not None)
 
 
 def reference(job: Small, state: SeatState, step: int) -> StepResult:
     """The step itself."""
-    done = inner_step(state, job.course.input(step), job.course.recipe)
+    done = inner_step(state, job.course.input_of(step, state), job.course.recipe)
     return replace(done, state=job.course.end(done.state))
 
 
@@ -45,6 +45,8 @@ def same_work(found: FinishedStep, done: StepResult) -> bool:
     """Whether norm and losses have the same bits; one NaN is as good as another."""
     losses = [float_bytes(">f", loss) for loss in found.losses]
     expected = [float_bytes(">f", loss) for loss in done.work.losses]
+    if found.drawn != done.work.drawn:
+        return False
     return losses == expected and float_bytes(">d", found.norm) == float_bytes(">d", done.work.norm)
 
 

@@ -19,6 +19,7 @@ from atoll.numerics import init
 from atoll.numerics.frozen_base import freeze
 from atoll.numerics.init import initial_global_state, initial_params
 from atoll.numerics.ops import operations
+from atoll.numerics.problems import Problem, written
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.schedule_tables import table_parts
 from atoll.numerics.segment import Course
@@ -30,10 +31,12 @@ from atoll.numerics.tokens import DTYPES, Tokens, dtype_for
 from atoll.numerics.trace.build.whole import program_of
 from atoll.numerics.trace.imports import ImportContext, TraceSources
 from atoll.numerics.trace.program_tree import Program
+from atoll.numerics.trace.rollout_operations import tokens_of as tokens_with
 from atoll.protocol.codecs import CODECS as KINDS
 from atoll.protocol.families import LAYER_KINDS
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.model_spec import ModelSpec
+from atoll.protocol.task_spec import TaskSpec
 from atoll.protocol.types import Digest, SeatIndex
 
 SGD = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0"}
@@ -44,6 +47,15 @@ QWEN: Changes = {
     "model": {"head_dim": 6, "qkv_bias": True, "qk_norm": True, "rope_scaling": LLAMA3}
 }
 OTHER_KINDS = tuple(kind for kind in LAYER_KINDS if kind != "llama")
+TASK = {
+    "prompts": 5, "prompt_tokens": 4, "answer_bytes": 3, "group": 2, "new_tokens": 6,
+    "ends": [2, 7], "rewards": [
+        {"kind": "answer", "weight": 700, "opening": "", "closing": "", "least": 0, "most": 0},
+        {"kind": "length", "weight": 30, "opening": "", "closing": "", "least": 2, "most": 5},
+        {"kind": "answer", "weight": 9, "opening": "a", "closing": "", "least": 0, "most": 0},
+    ],
+}  # fmt: skip
+"""Prompts, answers of one of a few letters, and texts of tokens of none to three of them."""
 MANY_HEADS = {"heads": 4, "kv_heads": 2, "head_dim": 6, "qk_norm": True}
 JOBS: Mapping[str, Changes] = {
     "plain": {},
@@ -70,6 +82,13 @@ JOBS: Mapping[str, Changes] = {
     "lora": {**QWEN, "lora": LORA, "inner": {"dropout": "0.1"}},
     "lora of two": {"lora": {**LORA, "targets": ["k", "v"]}, "model": {"mlp": "relu2"}},
     "lora of one": {"lora": {**LORA, "targets": ["down"]}, "model": {"tied": False}},
+    "rl": {"task": TASK, "model": {"seq": 14}},
+    "rl of adapters": {
+        "task": TASK | {"group": 4},
+        "lora": LORA,
+        "inner": {"micro_batch": 4},
+        "model": {"vocab": 500, "seq": 11},
+    },
     "fed back": {"codec": {"kind": "two_bit", "feedback": "0.9", "exponents": COARSE}},
     "largest fed back": {
         "model": {"vocab": 500},  # more values than a chunk of an update has
@@ -133,8 +152,24 @@ def stream(name: str, count: int) -> bytes:
     return hashlib.shake_256(name.encode()).digest(count)
 
 
+def problems_of(task: TaskSpec, vocab: int) -> Tokens:
+    """Rows and texts of a task: short answers, which random text has now and then."""
+    letters = [b"", b"a", b"b", b"ab", b"ba", b"c"]
+    texts = [letters[byte % len(letters)] for byte in stream("texts", vocab)]
+    ids = np.frombuffer(stream("prompts", 4 * task.prompts * task.prompt_tokens), "<u4") % vocab
+    rows = ids.reshape(task.prompts, -1).tolist()
+    problems = [
+        Problem(tuple(row[: 1 + i % len(row)]), (b"a", b"b", b"ab")[i % 3])
+        for i, row in enumerate(rows)
+    ]
+    return written(problems, texts, task, "uint16")
+
+
 def tokens_of(changes: Changes, count: int) -> Tokens:
     """Token words below the vocabulary; where they are masked, with a stretch without targets."""
+    if "task" in changes:
+        vocab = changes.get("model", {}).get("vocab", BASES["tiny"]["model"]["vocab"])
+        return problems_of(TaskSpec.model_validate(changes["task"]), vocab)
     vocab = changes.get("model", {}).get("vocab", BASES["tiny"]["model"]["vocab"])
     drawn = np.frombuffer(stream("tokens", 4 * count), "<u4") % np.uint32(vocab)
     if changes.get("data"):
@@ -185,7 +220,15 @@ class Small:
             self.base,
             model.params,
             exponents,
+            **self._generated(state, step),
         )
+
+    def _generated(self, state: SeatState, step: int) -> dict[str, Tensor]:
+        """What the step samples, where it does."""
+        rollouts = self.course.input_of(step, self.course.begin(state, step)).rollouts
+        if rollouts is None:
+            return {}
+        return {"generated": tokens_with(rollouts.signed, rollouts.below)}
 
 
 @cache

@@ -12,6 +12,7 @@ from atoll.numerics.trace import (
     elementwise,
     floats,
     integers,
+    rollout_operations,
     states,
     update_proofs,
 )
@@ -40,7 +41,10 @@ def test_both_languages_have_the_primitives(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_every_operation_is_written_once() -> None:
     by_hand = (READS, integers.OPERATIONS, attention_operations.OPERATIONS, floats.OPERATIONS, {})
-    for family, operations in enumerate((*by_hand, states.OPERATIONS, update_proofs.OPERATIONS)):
+    rollouts = rollout_operations
+    sampled = {**rollouts.READS, **rollouts.OPERATIONS, **rollouts.WITH_TAILS}
+    by_hand = (*by_hand, states.OPERATIONS, update_proofs.OPERATIONS, sampled)
+    for family, operations in enumerate(by_hand):
         made = {op for op in elementwise.OPERATIONS if op.family == family}
         assert set(operations).isdisjoint(made)
         assert set(operations) | made == {op for op in Op if op.family == family}

@@ -31,9 +31,9 @@ def test_programs_are_those_of_the_vectors() -> None:
 @pytest.mark.parametrize("name", ["plain", "lora", "muon"])
 def test_every_template_has_a_path_to_the_root(name: str) -> None:
     program = small(name).program
-    count = 1 + len(program.templates)
+    count = 1 + len(program.templates) + 1  # header and merge's shape
     root, tree = program.root, program.tree
-    assert root == program_root(program.header, program.templates)
+    assert root == program_root(program.header, program.templates, program.merge)
     for at in range(0, len(program.templates), 41):
         data = program.templates[at].to_bytes()
         assert TraceTemplate.from_bytes(data) == program.templates[at]

@@ -32,26 +32,44 @@ from atoll.protocol.families import LINEARS
 from atoll.protocol.program import Source
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+WEIGHT_ONE = 2.0**30
+"""What C2 sums weights in."""
+LossOf: TypeAlias = Callable[[Value], tuple[Value, Value]]
+"""From logits to the loss f32 [1] and the gradient of the logits."""
 
 
 def micro_batch(m: Making) -> Value:
     """The loss of a micro-batch f32 [1]; its gradients are met in `m` (S1)."""
     read = _read(m)
+    return learned(m, read.tokens, lambda logits: _loss(m, logits, read))
+
+
+def learned(m: Making, tokens: Value, loss_of: LossOf) -> Value:
+    """The loss of tokens i32 [b, T + 1], −1 − id where one is no target."""
     with m.graph.within(Region.BODY):
-        ids = m.graph.add(Op.IDS, [read.tokens], m.tokens, [m.spec.seq])
-        x, embedding_back = _embedded(m, ids)
-        x, drop_back = dropped(m, x, 0)
-        backs = [embedding_back, drop_back]
-        for layer in range(m.spec.layers):
-            x, back = LAYERS[m.spec.kind](m, x, layer)
-            backs.append(back)
-        x, back = normed(m, x, "model.norm")
-        backs.append(back)
-        logits, back = head(m, x, EMBEDDING if m.spec.tied else HEAD)
-        backs.append(back)
-        loss, g = _loss(m, logits, read)
-        chained(backs)(g)
+        ids = m.graph.add(Op.IDS, [tokens], m.tokens, [m.spec.seq])
+        x, backs = forward(m, ids)
+        logits, back = head(m, x, head_name(m))
+        loss, g = loss_of(logits)
+        chained([*backs, back])(g)
     return loss
+
+
+def forward(m: Making, ids: Value) -> tuple[Value, list[Back]]:
+    """What the head reads of ids i32 [b, T], and how gradients come back."""
+    x, embedding_back = _embedded(m, ids)
+    x, drop_back = dropped(m, x, 0)
+    backs = [embedding_back, drop_back]
+    for layer in range(m.spec.layers):
+        x, back = LAYERS[m.spec.kind](m, x, layer)
+        backs.append(back)
+    x, back = normed(m, x, "model.norm")
+    return x, [*backs, back]
+
+
+def head_name(m: Making) -> str:
+    """The weights of the head."""
+    return EMBEDDING if m.spec.tied else HEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +249,7 @@ def _embedded(m: Making, ids: Value) -> tuple[Value, Back]:
         up, step = grid(g, turned, m.tokens, 2**22)
         integers = g.add(Op.GATHER_GRID, [turned, up, keys[0]], gy.elements, [m.tokens])
         starts = g.add(Op.LOWER_BOUND, keys, vocab + 1, [vocab, keys[0].elements])
-        inputs = [starts, _prefix(g, integers, m.tokens), step]
+        inputs = [starts, prefix(g, integers, m.tokens), step]
         m.meet(EMBEDDING, g.add(Op.SUM_BY_ID, inputs, vocab * width, [width, m.tokens]))
         return gy
 
@@ -256,7 +274,7 @@ def _sorted_keys(g: Graph, ids: Value) -> list[Value]:
     return levels
 
 
-def _prefix(g: Graph, x: Value, columns: int) -> Value:
+def prefix(g: Graph, x: Value, columns: int) -> Value:
     """Inclusive prefix sums of the rows of i64 [R, columns]."""
     words, rows = [columns, PREFIX_BLOCK], x.elements // columns
     within = g.add(Op.PREFIX, [x], x.elements, words)
@@ -264,20 +282,47 @@ def _prefix(g: Graph, x: Value, columns: int) -> Value:
     if blocks == 1:
         return within
     totals = g.add(Op.SUM_I64, [x], rows * blocks, words)
-    before = _prefix(g, totals, blocks)
+    before = prefix(g, totals, blocks)
     return g.add(Op.ADD_BEFORE, [within, before], x.elements, words)
 
 
 def _loss(m: Making, logits: Value, read: _Read) -> tuple[Value, Value]:
     """Cross entropy f32 [1] and the gradient of the logits (C1 to C6)."""
-    g, vocab, tokens = m.graph, m.spec.vocab, m.tokens
-    peak = largest(g, logits, vocab, Op.MAX)
-    weights = g.add(Op.SOFT_WEIGHT, [logits, peak], logits.elements, [vocab])
-    sums = rounded_sum(g, weights, vocab, 2.0**30)
-    totals = g.add(Op.TOTAL, [sums], tokens, [f64(2.0**-30)])
-    losses = g.add(Op.TOKEN_LOSS, [logits, peak, totals, read.targets], tokens, [vocab])
-    summed, step = grid_sum(g, losses, tokens, 2**22)
+    g, vocab = m.graph, m.spec.vocab
+    parts = token_losses(m, logits, read.targets)
+    summed, step = grid_sum(g, parts.losses, m.tokens, 2**22)
     loss = g.add(Op.LOSS, [summed, step, read.count], 1)
     scale = g.add(Op.LOSS_SCALE, [read.count, read.batch_count], 1)
-    inputs = [weights, totals, read.targets, scale]
+    inputs = [parts.weights, parts.totals, read.targets, scale]
     return loss, g.add(Op.DLOGITS, inputs, logits.elements, [vocab])
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLosses:
+    """C1 to C3.
+
+    Attributes:
+        losses: f32 [N], 0 where a target is none.
+        weights: f32 [N, V]; totals: their sums, f64 [N].
+    """
+
+    losses: Value
+    weights: Value
+    totals: Value
+
+
+def token_losses(m: Making, logits: Value, targets: Value) -> TokenLosses:
+    """Of logits [N, V] and targets i32 [N]."""
+    g, vocab, tokens = m.graph, m.spec.vocab, m.tokens
+    peak, weights = soft_weights(m, logits)
+    sums = rounded_sum(g, weights, vocab, WEIGHT_ONE)
+    totals = g.add(Op.TOTAL, [sums], tokens, [f64(1.0 / WEIGHT_ONE)])
+    losses = g.add(Op.TOKEN_LOSS, [logits, peak, totals, targets], tokens, [vocab])
+    return TokenLosses(losses, weights, totals)
+
+
+def soft_weights(m: Making, logits: Value) -> tuple[Value, Value]:
+    """The rows' maxima, and C1."""
+    g, vocab = m.graph, m.spec.vocab
+    peak = largest(g, logits, vocab, Op.MAX)
+    return peak, g.add(Op.SOFT_WEIGHT, [logits, peak], logits.elements, [vocab])

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from atoll.numerics.kernels.keccak import DIGEST_BYTES
+from atoll.numerics.rollouts import IDS
 from atoll.numerics.state_layout import Shapes, optimiser_of, seat_layout
 from atoll.numerics.tensors import chunk_count
 from atoll.numerics.trace.build.coding import residual_of
-from atoll.numerics.trace.build.graph import Region, Value
+from atoll.numerics.trace.build.graph import Graph, Region, Value
 from atoll.numerics.trace.build.grids import (
     f64,
     grid_sum,
     joined,
     largest,
+    total,
 )
 from atoll.numerics.trace.build.making import CONTEXT, Making, StateTree
 from atoll.numerics.trace.build.model_trace import micro_batch
 from atoll.numerics.trace.build.optimisers import COUNT, SQUARE_LEVELS, TRACED, Stepping
+from atoll.numerics.trace.build.rollout_trace import SampledStep, sampled_micro_batch
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.manifest import Manifest
 
@@ -35,7 +38,8 @@ def make_step(manifest: Manifest, taken: int | None = None) -> tuple[Making, Val
     """The graph of a step, and its result; `taken` is the fragment that it takes in."""
     m = Making.of(manifest, optimiser_tree(manifest), taken)
     g = m.graph
-    loss = micro_batch(m)
+    sampled = None if manifest.task is None else sampled_micro_batch(m)
+    loss = micro_batch(m) if sampled is None else sampled.loss
     with g.within(Region.BODY):
         lanes = {name: g.summed(m.gradients[name]) for name in m.weights.shapes}
     with g.within(Region.END):
@@ -46,12 +50,30 @@ def make_step(manifest: Manifest, taken: int | None = None) -> tuple[Making, Val
         slots |= residual_of(m, params)
         roots = [_root(m, m.weights, params, bounded=True)]
         roots.append(_root(m, m.optimiser, slots, bounded=False))
+        return m, _result(m, roots, [norm, loss], sampled)
+
+
+def _result(
+    m: Making, roots: list[Value], outcome: list[Value], sampled: SampledStep | None
+) -> Value:
+    """The step's last node, from the roots of params and optimiser, norm and loss."""
+    g, count, (norm, loss) = m.graph, m.graph.micro_batches, outcome
+    if sampled is None:
         digest = g.add(Op.STATE_DIGEST, [*roots, CONTEXT], DIGEST_BYTES)
-        losses = joined(g, [loss.of(at) for at in range(g.micro_batches)])
-        most = largest(g, losses, g.micro_batches)
-        inputs = [digest, norm, losses, most]
-        result = g.add(Op.RESULT, inputs, 10 + g.micro_batches, [g.micro_batches])
-    return m, result
+    else:
+        ids = _root(m, sampled.tree, {IDS: sampled.all_ids(g)}, bounded=False)
+        digest = g.add(Op.SAMPLED_DIGEST, [*roots, ids, CONTEXT], DIGEST_BYTES)
+    losses = _of_all(g, loss)
+    inputs = [digest, norm, losses, largest(g, losses, count)]
+    if sampled is None:
+        return g.add(Op.RESULT, inputs, 10 + count, [count])
+    inputs += [_of_all(g, sampled.drawn), total(g, _of_all(g, sampled.infinite), count)]
+    return g.add(Op.SAMPLED_RESULT, inputs, 10 + 3 * count, [count])
+
+
+def _of_all(g: Graph, value: Value) -> Value:
+    """What every micro-batch has of it, one after another."""
+    return joined(g, [value.of(at) for at in range(g.micro_batches)])
 
 
 def _norm(m: Making, gradients: dict[str, Value]) -> Value:

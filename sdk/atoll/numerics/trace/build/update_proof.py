@@ -20,6 +20,7 @@ from atoll.numerics.trace.build.coding import EXPONENT_BYTES, Coder
 from atoll.numerics.trace.build.graph import Region, Value
 from atoll.numerics.trace.build.grids import joined, power_sums
 from atoll.numerics.trace.build.making import Making
+from atoll.numerics.trace.build.rollout_trace import sampled_ids
 from atoll.numerics.trace.build.step_trace import optimiser_tree
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.manifest import Manifest
@@ -62,6 +63,8 @@ def make_update_proof(
             sections.append(sent.coded(_Coded(MOMENT_SECTION, layout.m, positions, sent.moment)))
         if layout.v:
             sections.append(sent.factored(layout.v))
+        if manifest.sampled_bytes:
+            sections.append([sampled_ids(m)])
         update = _concatenated(m, sections)
     return m.graph.templates(1 + fragment, update)
 
