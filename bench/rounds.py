@@ -164,6 +164,13 @@ OWN_CORE, OTHER_CORES = _cores()
 """The provider's core, and everybody else's: of those that this process began with."""
 
 
+def cores_of(member: Member, cluster: Cluster) -> set[int]:
+    """Where a member runs: of several providers nothing is timed, and all share the machine."""
+    if len(cluster.providers) > 1:
+        return OWN_CORE | OTHER_CORES
+    return OWN_CORE if member is cluster.providers[0] else OTHER_CORES
+
+
 def command_of(member: Member, which: set[int], links: Links | None, index: int) -> list[str]:
     """How a member is started: on its cores, in its namespace."""
     command = ["taskset", "-c", ",".join(map(str, sorted(which)))]
@@ -179,8 +186,7 @@ def running(cluster: Cluster, links: Links | None) -> Iterator[None]:
         for index, member in enumerate(cluster.members):
             if links:
                 links.move(member.config_file, index, cluster.chain.port)
-            which = OWN_CORE if member is cluster.providers[0] else OTHER_CORES
-            command = command_of(member, which, links, index)
+            command = command_of(member, cores_of(member, cluster), links, index)
             env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
             processes.append(Process(member.name, command, member.folder / "log", env))
             processes[-1].start()

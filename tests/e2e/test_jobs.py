@@ -20,6 +20,7 @@ from tests.support.patience import PATIENCE
 import atoll as atoll_package
 from atoll.job.spec import JobSpec
 from atoll.job.toml_files import to_toml
+from atoll_devnet.processes.chain import KEPT_STATES
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.run.options import UNHURRIED
 from atoll_devnet.run.skipping import skipping
@@ -119,6 +120,8 @@ async def test_a_file_is_one_job_paid_once_whatever_kills_its_submitter(
         creating = Submitter(network, job)
         await creating.until(ANNOUNCE, APPROVE)  # what waits now is the job
         await creating.kill()
+        # It comes back when no node has the state of the job's block any more.
+        await network.chain.rpc("anvil_mine", hex(KEPT_STATES + 8))
 
         serving = Submitter(network, job)
         assert await serving.number() == 1

@@ -40,7 +40,7 @@ from atoll.service.background_tasks import background_tasks
 from atoll.service.session import SessionConfig, open_session
 from atoll.storage.storage import StoreConfig
 from atoll_devnet.cheats.catalogue import never_serves
-from atoll_devnet.processes.chain import Endpoint
+from atoll_devnet.processes.chain import CONFIRMATIONS, Endpoint
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.processes.faulty_rpc import faulty_rpc
 from atoll_devnet.processes.hostile import EMITTER, UNDECODABLE_URL, gateway_log
@@ -136,6 +136,10 @@ class Account:
         await self.chain.set_code(members, EMITTER)
         await self.send(members, gateway_log(self.address, UNDECODABLE_URL))
         await self.chain.set_code(members, code)
+        # The state of a block that was made meanwhile has no heads of logs, and stays as it was:
+        # nobody who believes the block below the newest may meet it.
+        for _ in range(CONFIRMATIONS):
+            await self.chain.rpc("evm_mine")
 
 
 def point_at(folder: Path, urls: Sequence[str]) -> None:

@@ -125,7 +125,7 @@ class AtollChain:
         Raises:
             RpcUnavailable: among others where the chain turned while it was read.
         """
-        found = await self.events.proven(first, last)
+        found = await self.events.proven(first, last, begins=self.deployment.block)
         if found is None:
             raise RpcUnavailable(f"the chain turned while blocks {first} to {last} were read")
         return list(found.logs)

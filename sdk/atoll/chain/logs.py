@@ -136,9 +136,12 @@ class LogReader(HeaderReader):
                 return None
         return None if logs is None else LogRange(end.ref, tuple(logs))
 
-    async def proven(self, first: int, last: int) -> LogRange | None:
+    async def proven(self, first: int, last: int, *, begins: int) -> LogRange | None:
         """As `read`, and held against the state before and behind these blocks.
 
+        Args:
+            begins: the block before which none of the contracts has logged anything; up to it some
+                may not be there, and cannot be asked.
         Raises:
             RpcUnavailable: no endpoint has logs, or receipts, that are as the state says.
         """
@@ -146,7 +149,7 @@ class LogReader(HeaderReader):
         if answered is None:
             return None
         jobs = sorted({NO_JOB, *(key_of(raw).job for raw in answered.logs)})
-        if first > 0:
+        if first > begins:
             below = await self.header(first - 1)
             if below is None:
                 return None

@@ -359,13 +359,20 @@ class Client(Connection):
         await self.transact(key, create)
 
     async def _created_in(self, status: TxStatus, manifest: Manifest) -> JobId:
+        """The job of a transaction that is confirmed.
+
+        Asked of what is followed, not of that block: whoever comes back hours later finds no node
+        that still has the state of it, but archives.
+        """
         if status.block is None:
             raise ChainError("the job's transaction is in no block")
-        for raw in await self.chain.logs(status.block, status.block):
-            job = job_created(_event_of(raw), manifest.digest(), self.address)
-            if job is not None:
-                return job
-        raise ChainError(f"block {status.block} does not have the job any more: submit it again")
+        mine = manifest.digest(), self.address
+        while (job := await self.follower.created(*mine, status.block)) is None:
+            if self.follower.confirmed >= status.block:
+                lost = f"block {status.block} does not have the job any more"
+                raise ChainError(lost, next_step="submit it again")
+            await asyncio.sleep(self.config.poll_seconds)
+        return job
 
     def _check_data(self, manifest: Manifest) -> None:
         for cid in map(Cid.from_bytes, manifest.content):

@@ -71,15 +71,21 @@ class JobFollower:
         view = self._follower.views.get(job)
         return None if view is None else JobSnapshot.of(view, self.now)
 
-    async def created(self, manifest: Digest, submitter: Address) -> JobId | None:
+    async def created(
+        self, manifest: Digest, submitter: Address, block: int | None = None
+    ) -> JobId | None:
         """The confirmed job of that manifest and submitter, the first of several, if there is one.
 
-        Raises RpcUnavailable.
+        Args:
+            block: the height at which it was created; None: any.
+        Raises:
+            RpcUnavailable: no endpoint answers.
         """
         async with self._syncing:
             await self._catch_up()
             of_no_job = LogFilter(frozenset({NO_JOB}))
-            events = (item.event for item in self._follower.history(of_no_job))
+            items = self._follower.history(of_no_job)
+            events = (item.event for item in items if block in (None, item.block.number))
             jobs = (job_created(event, manifest, submitter) for event in events)
             return next((job for job in jobs if job is not None), None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +32,20 @@ async def test_a_receipt_s_logs_are_those_of_its_own_block_whatever_they_name(
         assert await chain.logs(0, 8) == wanted
     assert found == [(each.block_number, each.index, each.transaction) for each in wanted]
     assert len(found) == 3
+
+
+async def test_the_state_before_the_contracts_were_there_is_not_asked_for() -> None:
+    begins = 4
+
+    def without_contracts(method: str, params: list[Any], truth: Any) -> Any:
+        if method != "eth_call":
+            return truth
+        at = params[1]
+        number = int(at["blockHash"], 16) - 1 if isinstance(at, dict) else int(at, 16)
+        return truth if number >= begins else "0x"
+
+    blocks = Blocks(9, {4: 2, 7: 1})
+    async with chain_of(blocks, Endpoint(without_contracts)) as chain:
+        chain.deployment = replace(chain.deployment, block=begins)
+        logs = await chain.logs(begins, 8)
+    assert [log.block_number for log in logs] == [4, 4, 7]
