@@ -18,6 +18,7 @@ from tests.support.merging import all_standing
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.aggregation.merge_round import merge_updates
+from atoll.chain.deploy import DeployConfig
 from atoll.numerics.state import GlobalState
 from atoll.numerics.state_layout import max_state_bytes
 from atoll.protocol.canonical import dag_cbor_cid
@@ -81,6 +82,7 @@ class Who:
     Attributes:
         owned: providers whose stake and pay are the submitter's, once it accepts.
         ranks: of members that have several, by name.
+        deployment: contracts of their own; None: those of the site's beginning.
     """
 
     providers: Mapping[int, str] = field(default_factory=dict)
@@ -90,11 +92,13 @@ class Who:
     ranks: Mapping[str, int] = field(default_factory=dict)
     seats: int = 4
     slots: int = 3
+    deployment: DeployConfig | None = None
 
     def config(self, site: Site) -> ClusterConfig:
         return ClusterConfig(
             folder=site.folder / "net",
-            beginning=site.beginning,
+            beginning=site.beginning if self.deployment is None else None,
+            deployment=self.deployment,
             providers=self.seats,
             verifiers=self.slots,
             watchers=len(self.watchers),

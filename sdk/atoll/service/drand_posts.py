@@ -138,12 +138,19 @@ class DrandPosts:
         while True:
             await self.is_alone.wait()
             try:
-                await self.look(time.time())
+                await self.look(await self._now())
             except AtollError as error:
                 log.warning("drand's signatures cannot be posted", cause=str(error))
             except Exception:  # a defect of ours must not stop the duties
                 log.exception("defect: drand's signatures are not posted")
             await asyncio.sleep(self.poll_s)
+
+    async def _now(self) -> float:
+        """Unix seconds by this machine's clock or by the chain's, whichever is ahead.
+
+        A machine whose clock is late would post nothing in time. Who is early asks in vain.
+        """
+        return max(time.time(), (await self.chain.head(self.poll_s)).timestamp)
 
     async def look(self, now: float) -> None:
         """Posts what is due by this second and nobody has posted.
