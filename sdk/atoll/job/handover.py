@@ -36,12 +36,12 @@ TRIES: Final = 6
 STILL_SECONDS: Final = 120.0
 """A gateway that takes no block for so long gives its turn to the next. On the slowest line that
 gateways bear a block takes half of it."""
+OFFER_SECONDS: Final = 5.0
+"""The same of a manifest, which is one block."""
 TURN_SECONDS: Final = 3600.0
 """So long a turn is at most, and twice as long each further time: who takes a block now and then
 keeps others from theirs no longer, and what it took it keeps."""
 MOST_DOUBLED: Final = 8
-OFFER_SECONDS: Final = 5.0
-"""The same of a manifest, which is one block."""
 PLACE_SECONDS: Final = 900.0
 """So long a verifier that has everything may check it, measure and take its place before another
 one gets a copy."""
