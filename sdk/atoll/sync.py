@@ -120,6 +120,7 @@ class Job:
     newest = _waits(JobHandle.newest)
     manifest = _waits(JobHandle.manifest)
     settled_round = _waits(JobHandle.settled_round)
+    hand_over = _waits(JobHandle.hand_over)
     is_handed_over = _waits(JobHandle.is_handed_over)
     rest_due = _waits(JobHandle.rest_due)
 

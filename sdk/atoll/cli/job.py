@@ -57,7 +57,11 @@ Yes = Annotated[
     ),
 ]
 Detach = Annotated[
-    bool, typer.Option("--detach", help="Stop serving once the verifiers hold the data.")
+    bool,
+    typer.Option(
+        "--detach",
+        help="Serve nothing: bring the data to two verifiers and end. It takes no public URL.",
+    ),
 ]
 Archive = Annotated[
     float | None,
@@ -218,13 +222,17 @@ def serve(
     network: Network,
     json: Json = False,
 ) -> None:
-    """Serve a job's data again, after a stop or from another machine with this home."""
+    """Serve a job's data again, after a stop or from another machine with this home; or bring it to
+    verifiers again.
+    """
     serving = Serving.of(detach, archive)
+    network = serving.on(network)
 
     async def announce() -> int:
-        async with network.open(must_sign=True) as client:
+        async with network.open(must_sign=not detach) as client:
             await client.attach(job).status()
-            await client.serve()
+            if not detach:
+                await client.serve()
             return client.port
 
     with stopping([job]):

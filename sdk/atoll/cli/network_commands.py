@@ -104,7 +104,11 @@ SERVING: Final[Options] = {
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What the options say; `keystore` None can only watch. See `ClientConfig`."""
+    """What the options say; `keystore` None can only watch. See `ClientConfig`.
+
+    Attributes:
+        announce: False where the command brings what a job begins with to verifiers.
+    """
 
     rpc: str
     deployment: Path | None
@@ -115,6 +119,7 @@ class Network:
     port: int = 0
     public_url: str | None = None
     private_peers: bool | None = None
+    announce: bool | None = None
 
     @asynccontextmanager
     async def open(self, *, must_sign: bool = False) -> AsyncIterator[Client]:
@@ -158,6 +163,7 @@ class Network:
             port=port,
             public_url=self.public_url,
             private_peers=self.private_peers,
+            announce=self.announce,
         )
         return Client(endpoints, deployment, account, config)
 

@@ -1,12 +1,12 @@
-"""Pays for the job of a file, and serves its data until it is over, or nobody needs us."""
+"""Pays for the job of a file, and serves its data until it is over, or brings it to verifiers."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from atoll.cli.output import emit, say
 from atoll.cli.progress import MEASURING, Preparing
 from atoll.cli.snapshot import after_the_end, item_to_json_value, text_of
 from atoll.errors import AtollError, ChainError, ConfigError
+from atoll.service.background_tasks import background_tasks
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
@@ -33,7 +34,7 @@ class Serving:
     """How long and what is served.
 
     Attributes:
-        detach: whether it ends once the verifiers hold the data.
+        detach: whether the data is brought to verifiers, and nothing is served.
         quota: bytes of models and updates of past rounds that are kept; 0 keeps none.
     """
 
@@ -48,6 +49,13 @@ class Serving:
                 "--archive goes on serving, --detach stops", next_step="leave one of them out"
             )
         return cls(detach, int((archive or 0) * 10**9))
+
+    def on(self, network: Network) -> Network:
+        """The network as a command is on it that serves so: what is kept for others takes an
+        address that they reach, and who goes announces none.
+        """
+        announce = False if self.detach else True if self.quota else None
+        return replace(network, announce=announce)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,7 @@ def submit_file(
 ) -> None:
     """Pays for a file's job, opens it and serves its data."""
     spec, as_json = chosen_job(file, "", None, settings), payment.as_json
+    network = payment.serving.on(network)
     paid: list[int] = []
 
     async def pay() -> tuple[int, int]:
@@ -154,7 +163,9 @@ def nothing_of(item: JobUpdate | RoundFigures) -> None:
 
 
 def serve_until_over(network: Network, job: int, port: int, serving: Serving, tell: Tell) -> None:
-    """Serves this home's blocks and tells what happens, until the job ends, or nobody needs us."""
+    """Serves this home's blocks, or brings them to verifiers, and tells what happens, until the job
+    ends, or verifiers hold the data and we are to go.
+    """
     ended = asyncio.run(_serve_and_watch(network, job, port, serving, tell))
     if ended is not None:
         say(after_the_end(ended))
@@ -170,14 +181,17 @@ def stopping(paid: Sequence[int]) -> Iterator[None]:
     except KeyboardInterrupt:
         for job in paid:
             say(
-                f"the data is not served from here any more; job {job} and its money stay. "
+                f"nobody has the data from here any more; job {job} and its money stay. "
                 f"{_again(job)}"
             )
         raise
 
 
 def _again(job: int) -> str:
-    return f"`atoll job serve {job}` serves again, `atoll watch {job}` tells what happens"
+    return (
+        f"`atoll job serve {job}` serves it again, with --detach it brings it to verifiers again; "
+        f"`atoll watch {job}` tells what happens"
+    )
 
 
 async def _serve_and_watch(
@@ -188,26 +202,22 @@ async def _serve_and_watch(
     from atoll.job.early_stopping import ran_out, stops_early
     from atoll.job.event_text import tokens
     from atoll.job.figures import RoundFigures
-    from atoll.job.own_evaluation import evaluate_here, measuring
+    from atoll.job.own_evaluation import can_evaluate, evaluate_here, measuring
 
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(network.watching(port))
-        await client.session.serve()
-        say(f"serving the data at {client.session.url}; Ctrl-C stops that")
-        handle, handed_over = client.attach(job), False
+        handle = client.attach(job)
+        if serving.detach:
+            await handle.hand_over(say)
+            snapshot = await handle.status()
+            return snapshot if snapshot.has_ended else None
+        await stack.enter_async_context(_reaching_verifiers(client, handle))
         await stack.enter_async_context(measuring(handle, evaluate_here))
         await stack.enter_async_context(archiving(handle, serving.quota))
-        async for update in _patient(handle):
-            if update is not None:
-                tell(update)
+        async for update in handle.follow(evaluated=can_evaluate()):
+            tell(update)
             if isinstance(update, RoundFigures) and await stops_early(handle):
                 await _cancel(network, job)
-            if not handed_over and await _is_handed_over(handle):
-                handed_over = True
-                if serving.detach:
-                    snapshot = await handle.status()
-                    return snapshot if snapshot.has_ended else None
-                say("the verifiers hold the data: this may be stopped, and the job goes on")
         if await ran_out(handle):
             async with network.open(must_sign=True) as signing:
                 wei = await signing.attach(job).refund()
@@ -229,17 +239,28 @@ async def _cancel(network: Network, job: int) -> None:
         say("the model does not get better: the job is cancelled and ends with this round")
 
 
+@asynccontextmanager
+async def _reaching_verifiers(client: Client, handle: JobHandle) -> AsyncIterator[None]:
+    """Serves the data or brings it, beside other work, and says when nobody needs ours any more."""
+    if client.announces:
+        await client.session.serve()
+        say(f"serving the data at {client.session.url}; Ctrl-C stops that")
+
+    async def until_held() -> None:
+        if not client.announces:
+            await handle.hand_over(say)
+        while True:
+            if await _is_handed_over(handle):
+                break
+            await asyncio.sleep(client.config.poll_seconds)
+        say("the verifiers hold the data: this may be stopped, and the job goes on")
+
+    async with background_tasks([until_held()]):
+        yield
+
+
 async def _is_handed_over(handle: JobHandle) -> bool:
     try:
         return await handle.is_handed_over()
     except ChainError:
         return False  # it pauses, or has not confirmed the job yet: neither ends anything
-
-
-async def _patient(handle: JobHandle) -> AsyncIterator[JobUpdate | RoundFigures | None]:
-    """What happens, and None whenever the chain was looked at and nothing had."""
-    from atoll.job.own_evaluation import can_evaluate
-
-    yield None
-    async for update in handle.follow(evaluated=can_evaluate()):
-        yield update

@@ -28,7 +28,14 @@ from atoll.chain.txfile import QUEUE_FILE, read_intent
 from atoll.chain.txqueue import TxQueue
 from atoll.chain.txrecords import ENDED_WITHOUT_EFFECT
 from atoll.chain.txstatus import TxStatus
-from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
+from atoll.errors import (
+    AtollError,
+    ChainError,
+    ConfigError,
+    InsufficientFunds,
+    NotFound,
+    UndecodableLog,
+)
 from atoll.job.asking import Ask, asking
 from atoll.job.connection import ClientConfig, Connection
 from atoll.job.draft import Draft, PreparedParts, write_draft
@@ -36,6 +43,7 @@ from atoll.job.event_text import tokens
 from atoll.job.following import job_created
 from atoll.job.groups import units_text, wei_of
 from atoll.job.handle import JobHandle
+from atoll.job.handover import hand_over
 from atoll.job.hub import pin_hub
 from atoll.job.plan import BondFloors, priced
 from atoll.job.prepare_manifest import (
@@ -216,8 +224,9 @@ class Client(Connection):
     ) -> JobHandle:
         """Pays for a job and opens it; what is not earned comes back by `refund`.
 
-        The same job submitted again is the same job, paid once. This client has to stay open, or
-        its files be served from elsewhere, until the verifiers hold the data.
+        The same job submitted again is the same job, paid once. This client has to stay open until
+        the verifiers hold the data: it serves it where others reach it, and else brings it to them
+        (`JobHandle.hand_over` waits for that).
 
         Args:
             job: a spec, the path of its file, or what was made of it.
@@ -252,9 +261,24 @@ class Client(Connection):
             cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
             self.store.pin(cid, f"job:{cid}")
             await self._mirror(cid, manifest)
-            job_id = await self._create(queue, manifest, order)
-        await self.serve()
-        return self.attach(job_id)
+            handle = self.attach(await self._create(queue, manifest, order))
+        if self.announces:
+            await self.serve()
+        else:
+            await self._bring(handle)
+        return handle
+
+    async def _bring(self, job: JobHandle) -> None:
+        """Brings a job's data to verifiers beside other work, until this client closes."""
+
+        async def bring() -> None:
+            try:
+                await hand_over(job, log.info)
+            except AtollError as error:
+                log.error("a job's data is not brought to anybody", job=job.id, cause=str(error))
+
+        await self.stop_bringing(job.id)
+        self._bringing[job.id] = asyncio.create_task(bring())
 
     def _policy_of(self, job: Draft | Manifest) -> Address:
         """What checks the job's certificates; a manifest alone does not say which it wants."""
@@ -350,8 +374,8 @@ class Client(Connection):
             )
 
     async def _pay_in(self, manifest: Manifest, policy: Address, key: str) -> None:
-        # Nodes look for the data as soon as they see the job.
-        await self.serve()
+        if self.announces:  # nodes look for the data as soon as they see the job
+            await self.serve()
         budget = await self.chain.budget(manifest.terms)
         await self.allow(budget, key)
         spec = (manifest.digest(), manifest.cid())

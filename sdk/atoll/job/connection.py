@@ -6,6 +6,7 @@ transaction has a key under which it is sent once.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -33,6 +34,7 @@ from atoll.job.sending import Sender
 from atoll.job.submissions import Submissions
 from atoll.protocol.token_units import use_decimals
 from atoll.protocol.types import Address, JobId
+from atoll.service.background_tasks import end
 from atoll.service.config import GatewaySection
 from atoll.service.lock import FolderHeld, hold_folder
 from atoll.service.messages import explain
@@ -69,6 +71,8 @@ class ClientConfig:
         public_url: what is announced instead, where the gateway is behind something.
         private_peers: whether addresses of this machine or of a network around it are asked, and
             ours may be one; if nothing is said only on a development chain.
+        announce: whether others fetch from us, which takes an address that they reach; if nothing
+            is said, where there is one. Else what a job begins with is brought to its verifiers.
         store: the storage backend (see `StoreConfig`); `kubo:URL` mirrors what jobs need.
         confirmations: blocks on top of one before we believe it.
         poll_seconds: how often the chain is asked.
@@ -80,6 +84,7 @@ class ClientConfig:
     port: int | None = None
     public_url: str | None = None
     private_peers: bool | None = None
+    announce: bool | None = None
     store: str = "embedded"
     confirmations: int = 1
     poll_seconds: float = 0.5
@@ -119,6 +124,7 @@ class Connection:
         self._submissions: Submissions | None = None
         self._figures: Figures | None = None
         self._sender: Sender | None = None
+        self._bringing: dict[JobId, asyncio.Task[None]] = {}
         self._web3: AsyncWeb3[Any] | None = None
         self._folder = self.home
 
@@ -194,6 +200,8 @@ class Connection:
 
     async def close(self) -> None:
         """Stops serving and lets go of the files; transactions under way go on with the next."""
+        for job in list(self._bringing):
+            await self.stop_bringing(job)
         self._session = self._follower = self._submissions = self._figures = None
         self._sender = self._web3 = None
         await self._opened.aclose()
@@ -299,9 +307,9 @@ class Connection:
         Where no port is chosen, the one that was announced last is taken if it is free.
 
         Raises:
-            ConfigError: the port is in use, or as `check_reach`.
+            ConfigError: the port is in use, or nobody could reach it.
         """
-        self.check_reach()
+        self._require_reach()
         async with self.sending() as queue:
             # Another URL may have been announced in between, so the key counts the changes.
             announced = [tx.key for tx in queue.transactions() if tx.label == "announceGateway"]
@@ -312,32 +320,60 @@ class Connection:
             await self.transact(announced[-1], self.chain.calls.announce_gateway(url))
         return url
 
+    async def stop_bringing(self, job: JobId) -> None:
+        """Ends what brings a job's data to verifiers beside other work."""
+        if (task := self._bringing.pop(job, None)) is not None:
+            await end([task])
+
+    @property
+    def announces(self) -> bool:
+        """Whether others fetch from here; else what a job begins with is brought to its verifiers.
+
+        An address that is named is meant to be reached.
+        """
+        if self.config.announce is not None:
+            return self.config.announce
+        return self._listens.public_url is not None or not self._unreached
+
     def check_reach(self) -> None:
-        """That others can be where our blocks are announced, before anything is paid for.
+        """That others can be where our blocks are announced, where they are, before anything is
+        paid for.
 
         Raises:
             ConfigError: the members of this chain's jobs ask no such address, or it leads to a port
                 that is not chosen.
         """
+        if self.announces:
+            self._require_reach()
+
+    def _require_reach(self) -> None:
+        """Raises as `check_reach`."""
         listens, chain_id = self._listens, self.deployment.chain_id
         if listens.public_url and not listens.port:
             raise ConfigError(
                 "a public URL is set, and the port is any free one",
                 next_step="choose the port that the URL leads to: --port, or ATOLL_PORT",
             )
+        if unreached := self._unreached:
+            raise ConfigError(
+                f"nobody could fetch the data from {unreached}: members of chain {chain_id} ask "
+                "no address of one machine or of a network around it",
+                next_step="pass --detach, which brings it to two verifiers; or --port N and "
+                "--public-url URL, with an address at which others reach that port (ATOLL_PORT and "
+                "ATOLL_PUBLIC_URL)",
+            )
+
+    @property
+    def _unreached(self) -> str:
+        """The address at which nobody could fetch anything; empty where others may."""
+        listens, chain_id = self._listens, self.deployment.chain_id
         url, allowed = listens.public_url, listens.private_peers
         host = urlsplit(url).hostname or "" if url else listens.host
         is_here = chain_id in DEVELOPMENT_CHAINS
         may_be_near = is_here if allowed is None else allowed
         # Who says that members are near means other machines of a network, too.
         is_refused = not may_be_near or (is_own(host) and not is_here)
-        if is_refused and (is_own(host) or not is_global(host)):
-            raise ConfigError(
-                f"nobody could fetch the data from {url or host}: members of chain {chain_id} ask "
-                "no address of one machine or of a network around it",
-                next_step="pass --port N and --public-url URL, with an address at which others "
-                "reach that port; or set ATOLL_PORT and ATOLL_PUBLIC_URL",
-            )
+        return (url or host) if is_refused and (is_own(host) or not is_global(host)) else ""
 
     @property
     def port(self) -> int:

@@ -28,6 +28,7 @@ from atoll.job.early_stopping import early_stopping_of, stops_early
 from atoll.job.figures import RoundFigures, cid_of
 from atoll.job.followed import FollowedJob, Tell, rounds_merged, sentence, untold
 from atoll.job.groups import wei_of
+from atoll.job.handover import hand_over
 from atoll.job.hub_push import with_sources
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.ledger.round_rows import safe_round
@@ -150,6 +151,21 @@ class JobHandle(FollowedJob):
         if struck is not None and last_safe(view).before == struck.round:
             return await self.result(folder, merged=True)
         return await self.checkpoint(folder, safe_round(view), merged=True)
+
+    async def hand_over(self, tell: Tell = untold) -> tuple[Address, ...]:
+        """Brings manifest and data to verifiers that ask for them, and is reached by nobody; the
+        accounts of two that hold all of it, or of as many as there are slots for.
+
+        Called again, it goes on where it was. It returns sooner where the job runs or has ended.
+
+        Args:
+            tell: given to whom it is brought, a sentence each: `print`.
+
+        Raises:
+            NotFound: not all of it is in this home.
+        """
+        await self.client.stop_bringing(self.id)
+        return await hand_over(self, tell)
 
     async def wait(self, tell: Tell = untold) -> JobSnapshot:
         """Until the job has ended and its last round is FINAL; where it stands then.

@@ -58,6 +58,10 @@ async def _train(
         spec = spec.but({"money.budget": units * parts_of(client.deployment.decimals)})
         tell("prepares the text")
         job = await client.submit(spec, max_spend=units)
-        tell(f"job {job.id} is paid; the data is served at {client.session.url}")
+        if client.announces:
+            tell(f"job {job.id} is paid; the data is served at {client.session.url}")
+        else:
+            tell(f"job {job.id} is paid")
+            await job.hand_over(tell)
         await job.wait(tell)
         return await job.result(folder)

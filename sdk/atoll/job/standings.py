@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -48,21 +49,66 @@ class Standing:
 
 async def standings(client: Connection, view: JobView) -> list[Standing]:
     """What those say who have no place in a job that waits for members, the most frequent first."""
-    if view.terms is None or view.status.is_closed or view.phase is not Phase.WAITING:
-        return []
-    strangers = [a for a in view.gateways if view.standing(a) is None and a != view.submitter]
-    waiting, statements = iter(strangers[:MOST_ASKED]), list[StandStatement]()
 
-    async def ask() -> None:
+    async def counted(account: Address) -> StandStatement | None:
+        statement = await _statement_of(client, view, account)
+        if statement is None or not await could_pay(client, view, account, statement.role):
+            return None
+        return statement
+
+    return grouped(list((await _asked(view, counted)).values()))
+
+
+async def stands_of(client: Connection, view: JobView, look: int) -> dict[Address, StandStatement]:
+    """The statements of those who have no place in a job that waits for members, whether or not
+    they could pay its bond.
+
+    Args:
+        look: how often they were asked before: of more than `MOST_ASKED` each time others are.
+    """
+
+    async def ask(account: Address) -> StandStatement | None:
+        return await _statement_of(client, view, account)
+
+    return await _asked(view, ask, MOST_ASKED * look)
+
+
+async def could_pay(client: Connection, view: JobView, account: Address, role: Role) -> bool:
+    """Whether an account has a job's bond, staked or not; False where the chain does not say."""
+    terms = view.require_terms()
+    bond = terms.provider_bond if role is Role.PROVIDER else terms.verifier_bond
+    try:
+        stake = await client.chain.stake(account, role)
+        return stake.active + await client.chain.token_balance(account) >= bond
+    except ChainError:
+        return False
+
+
+async def _asked(
+    view: JobView, ask: Callable[[Address], Awaitable[StandStatement | None]], behind: int = 0
+) -> dict[Address, StandStatement]:
+    """What is found out of each who has no place in a job that waits for members.
+
+    Args:
+        behind: so many in the order of their announcements, which begins anew at its end.
+    """
+    if view.terms is None or view.status.is_closed or view.phase is not Phase.WAITING:
+        return {}
+    strangers = [a for a in view.gateways if view.standing(a) is None and a != view.submitter]
+    first = behind % len(strangers) if len(strangers) > MOST_ASKED else 0
+    turn = [*strangers[first:], *strangers[:first]][:MOST_ASKED]
+    waiting, statements = iter(turn), dict[Address, StandStatement]()
+
+    async def ask_some() -> None:
         for account in waiting:
-            statement = await _statement_of(client, view, account)
+            statement = await ask(account)
             if statement is not None:
-                statements.append(statement)
+                statements[account] = statement
 
     with suppress(TimeoutError):
         async with asyncio.timeout(ASKING_SECONDS):
-            await asyncio.gather(*(ask() for _ in range(AT_ONCE)))
-    return grouped(statements)
+            await asyncio.gather(*(ask_some() for _ in range(AT_ONCE)))
+    return statements
 
 
 def grouped(statements: list[StandStatement]) -> list[Standing]:
@@ -86,17 +132,10 @@ def _text(group: Standing, *, is_first: bool) -> str:
 async def _statement_of(
     client: Connection, view: JobView, account: Address
 ) -> StandStatement | None:
-    """What an account says that could pay the bond; None where it says nothing, or could not."""
+    """What an account says; None where it says nothing."""
     fetcher = client.session.storage.fetcher
     try:
         note = await fetcher.note(view.gateways[account], note_name(view.job_id), MAX_BYTES)
-        statement = None if note is None else from_bytes(note, view.domain, view.job_id, account)
-        if statement is None:
-            return None
-        terms = view.require_terms()
-        bond = terms.provider_bond if statement.role is Role.PROVIDER else terms.verifier_bond
-        stake = await client.chain.stake(account, statement.role)
-        has = stake.active + await client.chain.token_balance(account)
-    except (NotFound, ChainError):
+    except NotFound:
         return None
-    return statement if has >= bond else None
+    return None if note is None else from_bytes(note, view.domain, view.job_id, account)

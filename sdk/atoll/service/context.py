@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from atoll.service.lock import FolderHeld, hold_folder
 from atoll.service.private import private_paths, require_private
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
+from atoll.storage.cid import Cid
 from atoll.storage.fetch import Fetcher
 from atoll.storage.local import LocalStore
 from atoll.storage.storage import Storage, StoreConfig
@@ -51,6 +52,7 @@ class Context:
     Attributes:
         me: the account that signs.
         url: where our gateway is announced.
+        ask_for: takes files from whoever brings them, and those named before no longer.
         fetcher_of: brings a job's blocks, from that job's gateways only.
         spare_worker: a second process, started when what is urgent finds the first one at work.
         game_worker: a third one, started by the first game: a first move takes as long as a round.
@@ -60,6 +62,7 @@ class Context:
     config: ServiceConfig
     me: Address
     url: str
+    ask_for: Callable[[Mapping[Cid, int]], None]
     fetcher_of: Callable[[JobId], Fetcher]
     chain: AtollChain
     queue: TxQueue
@@ -123,6 +126,7 @@ async def open_context(
             config=config,
             me=session.me,
             url=session.url,
+            ask_for=session.ask_for,
             fetcher_of=session.fetcher_of,
             chain=session.chain,
             queue=session.queue,

@@ -242,7 +242,7 @@ class Effects:
             NotFound: nobody has it.
             TooLarge, MalformedDag: it cannot be what it is meant to be.
         """
-        await self._pin(view, round_, cid)
+        await self.pin(view, round_, cid)
         await self.context.fetcher_of(view.job_id).fetch(cid, max_bytes, prefer)
         self.context.storage.mirror_later([cid])
 
@@ -250,7 +250,7 @@ class Effects:
         """As `fetch`, of what its author brings to a round's committee, which serves it on. Raises
         as `fetch`.
         """
-        await self._pin(view, round_, cid)
+        await self.pin(view, round_, cid)
         relays, me = committee_gateways(view, round_), view.gateways.get(self.context.me, "")
         spread = Spread.of("", relays, me, view.require_terms().merge_seconds / RELAY_PART)
         await self.context.fetcher_of(view.job_id).fetch_spread(cid, max_bytes, spread)
@@ -262,7 +262,7 @@ class Effects:
         """As `fetch`, of what a round's committee made and every member serves on. Raises as
         `fetch`.
         """
-        await self._pin(view, round_, cid)
+        await self.pin(view, round_, cid)
         gateways, me = view.gateways, view.gateways.get(self.context.me, "")
         makers = [url for url in committee_gateways(view, made_in) if url != me]
         running = view.open
@@ -297,11 +297,11 @@ class Effects:
     async def keep(self, view: JobView, round_: int | None, *cids: bytes) -> None:
         """Protects files from collection until their round is final, or for the whole job."""
         files = [Cid.from_bytes(cid) for cid in cids]
-        await self._pin(view, round_, *files)
+        await self.pin(view, round_, *files)
         self.context.storage.mirror_later(files)
 
-    async def _pin(self, view: JobView, round_: int | None, *cids: Cid) -> None:
-        """As `keep`, here alone."""
+    async def pin(self, view: JobView, round_: int | None, *cids: Cid) -> None:
+        """As `keep`, here alone, also of what is still to come."""
         reason = _reason(view.job_id, round_)
 
         def pin_all() -> None:

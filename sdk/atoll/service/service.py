@@ -16,6 +16,7 @@ import structlog
 from atoll.protocol.types import JobId
 from atoll.service.alerts import missed_duties
 from atoll.service.alone import AloneCheck
+from atoll.service.asked_files import asked_files
 from atoll.service.checkpoint_writer import CheckpointWriter
 from atoll.service.config import WatchdogSection
 from atoll.service.draining import Drained, Draining, Stopped
@@ -45,6 +46,7 @@ LONGEST_PAUSE = 10.0
 """Seconds. An endpoint that does not answer in time has more to do than it can; asked again at
 once, by everybody, it never would.
 """
+VERIFIER = "verifier"
 PLAYER = "player"
 """Runs in a folder of its own, or in a node's, and plays for it while it is down."""
 log = structlog.get_logger("atoll.service")
@@ -236,11 +238,18 @@ class Service(Generic[S]):
                 log.exception("defect: the watchdog does not look")
             await asyncio.sleep(WATCH_SECONDS)
 
+    def _ask_for_files(self) -> None:
+        """Has a verifier's gateway take what a job begins with and nobody serves."""
+        if self.role == VERIFIER:
+            asked = [asked_files(state) for state in self.machines.states.values() if state.holds]
+            self.effects.context.ask_for({cid: n for files in asked for cid, n in files.items()})
+
     async def _look(self, section: WatchdogSection, watchdog: Watchdog) -> None:
         if self.participation.look_at_machine(time.monotonic()):
             log.info("machine", sits_out=self.participation.why_machine_is_not_ours)
             self.participation.tell_machines()
         self.stand_notes.say(self.effects.context)
+        self._ask_for_files()
         await self.checkpoints.look(self.effects.context)
         health_status = self.health_status()
         if self.is_alive():

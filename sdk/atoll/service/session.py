@@ -7,7 +7,7 @@ that cannot work fails here, before anything is sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -100,6 +100,7 @@ class Session:
     _admits: asyncio.Task[None] | None = None
     _ours: set[JobId] = field(default_factory=set)
     _files: dict[JobId, tuple[JobView, GatewayFiles]] = field(default_factory=dict)
+    _asked: Mapping[Cid, int] = field(default_factory=dict)
 
     @property
     def store(self) -> LocalStore:
@@ -216,6 +217,12 @@ class Session:
             self._ours |= {job for job, view in views.items() if _had_part(view, me)}
         return {account for job in self._ours & views.keys() for account in members_of(views[job])}
 
+    def ask_for(self, files: Mapping[Cid, int]) -> None:
+        """Takes these from whoever brings them, too, each of at most so many bytes, and no other
+        ones of those that were asked for before.
+        """
+        self._asked = dict(files)
+
     def files(self) -> GatewayFiles:
         """The files that others may bring to our gateway, and of which it shows pieces."""
         if self.config.account is None:
@@ -230,8 +237,9 @@ class Session:
                     files = (dict.fromkeys(accepted, most), dict.fromkeys(shown, most))
                     self._files[job] = (view, GatewayFiles(*files))
         every = [files for _, files in self._files.values()]
+        updates = {cid: most for files in every for cid, most in files.accepted.items()}
         return GatewayFiles(
-            {cid: most for files in every for cid, most in files.accepted.items()},
+            {**self._asked, **updates},
             {cid: most for files in every for cid, most in files.shown.items()},
         )
 

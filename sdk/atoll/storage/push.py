@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,11 +42,14 @@ class Receivers:
     Attributes:
         urls: gateways that get it and hand it on; enough: how many of them have to have it.
         patience_s: after so long nobody is relied on to hand a block on any more.
+        still_s: after so long in which none of them came to have one more block they are given up;
+            None is never.
     """
 
     urls: tuple[str, ...]
     enough: int
     patience_s: float
+    still_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -88,14 +92,15 @@ class Pusher:
     def __post_init__(self) -> None:
         self.clock = self.sources.clock
 
-    async def push(self, cid: Cid, to: Receivers) -> None:
-        """Returns once enough of them have the whole file; until then it goes on.
+    async def push(self, cid: Cid, to: Receivers) -> bool:
+        """Returns once enough of them have the whole file; until then it goes on. False where they
+        are given up.
 
         Raises:
             StorageError: a node of the file is not here.
         """
         blocks = await asyncio.to_thread(self._blocks, cid)
-        await _Pushing(self, blocks, to).run()
+        return await _Pushing(self, blocks, to).run()
 
     def _blocks(self, cid: Cid) -> dict[bytes, Cid]:
         """The file's blocks by digest: whatever names others comes before what it names."""
@@ -129,14 +134,29 @@ class _Pushing:
     def _lot(self, url: str) -> set[bytes]:
         return {digest for digest, order in self._order.items() if order[0] == url}
 
-    async def run(self) -> None:
+    async def run(self) -> bool:
         tasks = [asyncio.create_task(self._bring_all(each)) for each in self._receivers.values()]
         try:
-            await self._enough.wait()
+            return await self._have_enough()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _have_enough(self) -> bool:
+        """Whether enough have it, before they are given up."""
+        still_s = self._to.still_s
+        while not self._enough.is_set():
+            moved_at = max(
+                (each.moved_at for each in self._receivers.values()), default=self._began
+            )
+            left = None if still_s is None else moved_at + still_s - self._pusher.clock()
+            if left is not None and left <= 0:
+                return False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._enough.wait()
+        return True
 
     async def _bring_all(self, receiver: _Receiver) -> None:
         pause = FIRST_PAUSE_S

@@ -81,7 +81,7 @@ class PushRequests:
             raise NotAcceptable(411, "say how many bytes the block has")
         block = await in_thread(self.files.block, cid, size)
         if block is None:
-            raise NotAcceptable(NOT_WANTED, "no confirmed reveal names it")
+            raise NotAcceptable(NOT_WANTED, "it is of no file that is awaited here")
         if not block.fits(size):
             raise NotAcceptable(413, f"{cid} may not have {size} bytes")
         if await in_thread(self.files.has, block):

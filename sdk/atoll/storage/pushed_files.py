@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from atoll.errors import CorruptBlock, NotFound, TooLarge
-from atoll.storage.cid import RAW, Cid
+from atoll.storage.cid import DAG_PB, RAW, Cid
 from atoll.storage.errors import MalformedDag
 from atoll.storage.local import LocalStore
 from atoll.storage.unixfs import MAX_BLOCK_BYTES, FileWalk
@@ -171,7 +171,8 @@ class PushedFiles:
 
 def _beginning(root: Cid, most: int) -> _File:
     """A file of which nothing but its name is known."""
-    largest = min(most, MAX_BLOCK_BYTES) if root.codec == RAW else MAX_BLOCK_BYTES
+    # Above leaves, a node has bytes of its own; any other root is the file.
+    largest = MAX_BLOCK_BYTES if root.codec == DAG_PB else min(most, MAX_BLOCK_BYTES)
     first = ExpectedBlock(root, None, 0, largest)
     file = _File(FileWalk(root, most))
     if root.inline is None:

@@ -88,6 +88,15 @@ def test_where_the_data_is_served_can_be_said(
 
 
 @pytest.mark.usefixtures("unconnected")
+def test_who_detaches_announces_nothing_and_who_archives_is_to_be_reached() -> None:
+    submit = ("submit", "job.toml", "--max-spend", "1", "--yes")
+    assert config_of(*submit).announce is None
+    assert config_of(*submit, "--detach").announce is False
+    assert config_of(*submit, "--archive", "1").announce is True
+    assert config_of("serve", "1", "--detach").announce is False
+
+
+@pytest.mark.usefixtures("unconnected")
 def test_who_fetches_can_say_that_members_are_near(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config_of("result", "1", "model").private_peers is None
     assert config_of("result", "1", "model", "--private-peers").private_peers is True
@@ -108,20 +117,33 @@ async def test_who_goes_on_serving_announces_the_same() -> None:
     assert (found.host, found.port, found.public_url) == ("0.0.0.0", 4001, URL)
 
 
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (("--archive", "1"), "nobody could fetch the data from 127.0.0.1"),
+        (("--public-url", URL), "a public URL is set, and the port is any free one"),
+        ((), "the text is prepared"),
+        (("--detach",), "the text is prepared"),
+        (("--detach", "--public-url", URL), "the text is prepared"),
+    ],
+)
 def test_a_job_whose_data_nobody_could_fetch_is_refused_before_its_text_is_prepared(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], complaint: str
 ) -> None:
+    """Where it has to be fetched: what is brought to verifiers takes no address."""
+
     async def opened(client: Client) -> Self:  # type: ignore[misc]
         return client  # type: ignore[return-value]
 
     async def prepared(*_: Any, **__: Any) -> None:
-        raise AtollError("the text is prepared, for nothing")
+        raise AtollError("the text is prepared")
 
     monkeypatch.setattr(Client, "__aenter__", opened)
     monkeypatch.setattr(Client, "draft", prepared)
-    done = CliRunner().invoke(app, ["job", "submit", "job.toml", "--max-spend", "1", "--yes"])
-    assert isinstance(done.exception, ConfigError)
-    assert "nobody could fetch the data from 127.0.0.1" in str(done.exception)
+    words = ["job", "submit", "job.toml", "--max-spend", "1", "--yes", *more]
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, AtollError)
+    assert complaint in str(done.exception)
 
 
 @pytest.mark.usefixtures("unconnected")

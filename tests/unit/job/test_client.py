@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,11 +44,31 @@ def client_of(config: ClientConfig, chain_id: int = MAINNET) -> Client:
 async def test_an_address_that_no_member_asks_is_refused_before_anything_is_sent(
     config: ClientConfig,
 ) -> None:
-    client = client_of(config)
-    for sent in (client.submit("job.toml", max_spend="1"), client.serve()):
+    sure = replace(config, announce=True)
+    sent = [client_of(sure).submit("job.toml", max_spend="1"), client_of(config).serve()]
+    if config.public_url:  # which is meant to be reached
+        sent.append(client_of(config).submit("job.toml", max_spend="1"))
+    for each in sent:
         with pytest.raises(ConfigError, match="nobody could fetch the data") as refused:
-            await sent
+            await each
+        assert "--detach" in (refused.value.next_step or "")
         assert "--public-url" in (refused.value.next_step or "")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        ClientConfig(),
+        ClientConfig(host="192.168.1.5", port=4001),
+        ClientConfig(private_peers=True),
+        ClientConfig(port=4001, public_url="https://example.org", announce=False),
+        ClientConfig(public_url="http://localhost:4001", announce=False),
+    ],
+)
+def test_who_needs_no_address_announces_none_and_is_not_refused(config: ClientConfig) -> None:
+    client = client_of(config)
+    assert not client.announces
+    client.check_reach()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +81,9 @@ async def test_an_address_that_no_member_asks_is_refused_before_anything_is_sent
     ],
 )
 def test_an_address_that_members_ask_is_none_to_refuse(config: ClientConfig, chain_id: int) -> None:
-    client_of(config, chain_id).check_reach()
+    client = client_of(config, chain_id)
+    client.check_reach()
+    assert client.announces
 
 
 def test_a_public_url_needs_a_port_that_it_leads_to() -> None:

@@ -21,7 +21,7 @@ from atoll.job.handle import JobHandle
 from atoll.job.loop_thread import LoopThread, run
 from atoll.protocol.types import JobId
 
-INSIDE = {"allow", "transact", "sending", "fetcher_of", "check_reach"}
+INSIDE = {"allow", "transact", "sending", "fetcher_of", "check_reach", "stop_bringing"}
 """Of the client: what its handles use, and no submitter calls."""
 
 

@@ -18,7 +18,7 @@ from tests.unit.service.held import state_of
 
 from atoll.chain.keys import sign_typed
 from atoll.errors import NotFound
-from atoll.job.standings import Standing, grouped, standings, standings_text
+from atoll.job.standings import Standing, grouped, standings, standings_text, stands_of
 from atoll.protocol.types import ZERO_DIGEST, Address, JobId, Role
 from atoll.service.choice import Choice
 from atoll.service.duties.material import DoFetchSpec, JobRefused
@@ -156,6 +156,16 @@ async def test_statements_of_announced_accounts_with_the_bond_are_counted() -> N
     found = await standings(client(notes, address_of(KEYS[1])), announced(*KEYS))
     assert standings_text(found) == f"1 member measures; 1 refuses: {REASON}"
     assert found[1].to_json_value() == {"stand": "refuses", "text": REASON, "members": 1}
+
+
+async def test_of_many_gateways_others_are_asked_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("atoll.job.standings.MOST_ASKED", 2)
+    notes = {f"http://{n}": signed(key) for n, key in enumerate(KEYS)}
+    looks = [await stands_of(client(notes), announced(*KEYS), look) for look in range(3)]
+    a, b, c, d, e = map(address_of, KEYS)
+    assert [set(look) for look in looks] == [{a, b}, {c, d}, {e, a}]
 
 
 async def test_a_job_that_runs_or_is_over_asks_nobody() -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
@@ -25,7 +27,7 @@ from atoll.service.config import PolicySection
 from atoll.service.doctor.machine_checks import memory
 from atoll.service.duties.send_keeper_calls import is_over
 from atoll.service.entries import Done, Entries, Entry
-from atoll.service.machine import Decision, State
+from atoll.service.machine import AnyCommand, Decision, State
 from atoll.service.needs import Machine
 from atoll.service.pace import Load, Pace, earned_per_hour, game_load, promised_per_hour
 from atoll.service.policy import (
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("atoll.service")
 S = TypeVar("S")
+MATERIAL: Final = "material"
 PACE_TRIES: Final = 6
 BUSY: Final = 0.25
 """What keeps a machine busy slows it to a part like this: what it is too slow for even when four
@@ -259,7 +262,10 @@ class DoFetchData(Work[DataReady | JobRefused]):
         manifest = Manifest.from_bytes(self.manifest)
         data = manifest.data
         try:
-            for cid, most in files_of(manifest):
+            files = files_of(manifest)
+            # All of them first: what others bring of one while another is fetched is kept, too.
+            await effects.pin(view, None, *(Cid.from_bytes(cid) for cid, _ in files))
+            for cid, most in files:
                 await effects.fetch(view, None, Cid.from_bytes(cid), most)
             await effects.vet(view, CHECK_DATA(self.manifest, effects.store_dir))
             initial = await _check_program(effects, view, manifest)
@@ -294,6 +300,19 @@ def files_of(manifest: Manifest) -> list[tuple[bytes, int]]:
     return files
 
 
+def wanted_files(command: AnyCommand) -> Iterator[tuple[Cid, int]]:
+    """The files that a command of `decide_material` fetches, and how many bytes each may have."""
+    if isinstance(command, DoFetchSpec):
+        with suppress(ValueError):  # what a stranger calls a CID is its own trouble
+            cid = Cid.from_bytes(command.spec_cid)
+            if cid.codec == DAG_CBOR:
+                yield cid, MAX_MANIFEST_BYTES
+    elif isinstance(command, DoFetchData):
+        for name, most in files_of(Manifest.from_bytes(command.manifest)):
+            with suppress(ValueError):
+                yield Cid.from_bytes(name), most
+
+
 # --- decisions ---
 
 
@@ -306,19 +325,19 @@ def decide_material(state: State[S], *, looks_on: bool = False) -> Decision:
     view, entries = state.view, state.entries
     refused = refusal(entries)
     if refused is not None:
-        return Decision("material", f"refused: {refused.reason}")
+        return Decision(MATERIAL, f"refused: {refused.reason}")
     is_closed = view.phase is Phase.CLOSED
     if view.status is JobStatus.NONE or (is_closed and not _is_needed_still(state, looks_on)):
-        return Decision("material", f"the job is {view.status.name}")
+        return Decision(MATERIAL, f"the job is {view.status.name}")
     spec = spec_of(entries)
     if spec is None:
         command = DoFetchSpec(view.spec_cid, view.terms_hash)
-        return Decision("material", "the manifest is not here", (command,))
+        return Decision(MATERIAL, "the manifest is not here", (command,))
     if entries.of(DoFetchData) is None and not state.may_take:
-        return Decision("material", "the manifest is here, and other jobs may be better")
+        return Decision(MATERIAL, "the manifest is here, and other jobs may be better")
     if entries.of(DoFetchData) is None:
-        return Decision("material", "the data is not here", (DoFetchData(spec),))
-    return Decision("material", "manifest and data are here")
+        return Decision(MATERIAL, "the data is not here", (DoFetchData(spec),))
+    return Decision(MATERIAL, "manifest and data are here")
 
 
 def _is_needed_still(state: State[S], looks_on: bool) -> bool:
