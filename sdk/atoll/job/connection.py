@@ -307,8 +307,13 @@ class Connection:
         Where no port is chosen, the one that was announced last is taken if it is free.
 
         Raises:
-            ConfigError: the port is in use, or nobody could reach it.
+            ConfigError: the port is in use, nobody could reach it, or nothing is to be announced.
         """
+        if self.config.announce is False:
+            raise ConfigError(
+                "this client announces nothing, as its config says",
+                next_step="bring a job's data to verifiers: `await job.hand_over(print)`",
+            )
         self._require_reach()
         async with self.sending() as queue:
             # Another URL may have been announced in between, so the key counts the changes.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,24 @@ async def test_submitting_pays_in_the_budget_and_opens_the_job(bench: Bench) -> 
     assert (snapshot.status, snapshot.rounds) == (JobStatus.OPEN, 1)
     assert await job.manifest() == manifest
     assert (await job.view()).gateway_urls() == (await bench.client.serve(),)
+
+
+async def test_who_is_reached_by_nobody_announces_nothing_and_brings_the_data(
+    bench: Bench,
+) -> None:
+    hidden = replace(config(bench.folder / "hidden"), announce=False)
+    account = bench.accounts[0]
+    async with Client(bench.anvil.url, bench.deployment, account, hidden) as client:
+        manifest = await client.prepare(bench.job, NUMERICS)
+        job = await client.submit(manifest, max_spend=PLENTY)
+        assert client.session.gateway is None
+        assert (await job.view()).gateway_urls() == ()
+        told: list[str] = []
+        handing = asyncio.create_task(job.hand_over(told.append))
+        assert await job.cancel()
+        assert await handing == ()  # the job has ended
+        with pytest.raises(ConfigError, match="announces nothing"):
+            await client.serve()
 
 
 async def test_the_same_manifest_is_the_same_job(bench: Bench) -> None:
