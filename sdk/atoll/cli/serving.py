@@ -18,7 +18,7 @@ from atoll.cli.output import emit, say
 from atoll.cli.progress import MEASURING, Preparing
 from atoll.cli.snapshot import after_the_end, item_to_json_value, text_of
 from atoll.errors import AtollError, ChainError, ConfigError
-from atoll.service.background_tasks import background_tasks
+from atoll.service.background_tasks import ended_by
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
@@ -255,7 +255,7 @@ async def _reaching_verifiers(client: Client, handle: JobHandle) -> AsyncIterato
             await asyncio.sleep(client.config.poll_seconds)
         say("the verifiers hold the data: this may be stopped, and the job goes on")
 
-    async with background_tasks([until_held()]):
+    async with ended_by(until_held()):
         yield
 
 

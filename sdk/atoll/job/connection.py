@@ -200,11 +200,13 @@ class Connection:
 
     async def close(self) -> None:
         """Stops serving and lets go of the files; transactions under way go on with the next."""
-        for job in list(self._bringing):
-            await self.stop_bringing(job)
-        self._session = self._follower = self._submissions = self._figures = None
-        self._sender = self._web3 = None
-        await self._opened.aclose()
+        try:
+            for job in list(self._bringing):
+                await self.stop_bringing(job)
+        finally:
+            self._session = self._follower = self._submissions = self._figures = None
+            self._sender = self._web3 = None
+            await self._opened.aclose()
 
     @property
     def home(self) -> Path:

@@ -7,6 +7,7 @@ no place in the job, and has the job's bond. Strangers' words are one line of te
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from atoll.job.connection import Connection
 
 MOST_ASKED: Final = 256
-"""Gateways; those first that were announced first, which nobody who comes later pushes out."""
+"""Gateways, others each time: who announced first and says nothing keeps nobody else unheard."""
 AT_ONCE: Final = 16
 ASKING_SECONDS: Final = 15.0
 VERBS: Final = {
@@ -59,18 +60,15 @@ async def standings(client: Connection, view: JobView) -> list[Standing]:
     return grouped(list((await _asked(view, counted)).values()))
 
 
-async def stands_of(client: Connection, view: JobView, look: int) -> dict[Address, StandStatement]:
+async def stands_of(client: Connection, view: JobView) -> dict[Address, StandStatement]:
     """The statements of those who have no place in a job that waits for members, whether or not
-    they could pay its bond.
-
-    Args:
-        look: how often they were asked before: of more than `MOST_ASKED` each time others are.
+    they could pay its bond; of many, those of another part each time.
     """
 
     async def ask(account: Address) -> StandStatement | None:
         return await _statement_of(client, view, account)
 
-    return await _asked(view, ask, MOST_ASKED * look)
+    return await _asked(view, ask)
 
 
 async def could_pay(client: Connection, view: JobView, account: Address, role: Role) -> bool:
@@ -85,18 +83,13 @@ async def could_pay(client: Connection, view: JobView, account: Address, role: R
 
 
 async def _asked(
-    view: JobView, ask: Callable[[Address], Awaitable[StandStatement | None]], behind: int = 0
+    view: JobView, ask: Callable[[Address], Awaitable[StandStatement | None]]
 ) -> dict[Address, StandStatement]:
-    """What is found out of each who has no place in a job that waits for members.
-
-    Args:
-        behind: so many in the order of their announcements, which begins anew at its end.
-    """
+    """What is found out of each who has no place in a job that waits for members."""
     if view.terms is None or view.status.is_closed or view.phase is not Phase.WAITING:
         return {}
     strangers = [a for a in view.gateways if view.standing(a) is None and a != view.submitter]
-    first = behind % len(strangers) if len(strangers) > MOST_ASKED else 0
-    turn = [*strangers[first:], *strangers[:first]][:MOST_ASKED]
+    turn = random.sample(strangers, min(MOST_ASKED, len(strangers)))
     waiting, statements = iter(turn), dict[Address, StandStatement]()
 
     async def ask_some() -> None:

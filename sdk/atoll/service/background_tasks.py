@@ -23,6 +23,31 @@ async def background_tasks(work: Sequence[Coroutine[Any, Any, None]]) -> AsyncIt
         await end(tasks)
 
 
+@asynccontextmanager
+async def ended_by(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Does this until the context ends, which it does at once where this fails; raises what failed.
+
+    Unlike a task group it leaves the exceptions of the context as they are.
+    """
+    task, body = asyncio.create_task(work), asyncio.current_task()
+    is_over = has_stopped = False
+
+    def stop(done: asyncio.Task[None]) -> None:
+        nonlocal has_stopped
+        if body is not None and not is_over and not done.cancelled() and done.exception():
+            has_stopped = body.cancel()
+
+    task.add_done_callback(stop)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not has_stopped or body is None or body.uncancel():
+            raise  # somebody else wants our end
+    finally:
+        is_over = True
+        await end([task])
+
+
 async def end(tasks: Sequence[asyncio.Task[None]]) -> None:
     """Cancels tasks and waits until they have ended; raises what ended one of them before."""
     for task in tasks:

@@ -8,13 +8,14 @@ what a receiver says of itself delays the file by a part of the patience, and co
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from atoll.errors import StorageError
+from atoll.errors import NotFound, StorageError, TooLarge
 from atoll.storage.block_links import walk_dag
 from atoll.storage.cid import RAW, Cid
 from atoll.storage.gateway_client import GatewayClient, Sending, SourceBusy, SourceFailed
@@ -101,6 +102,30 @@ class Pusher:
         """
         blocks = await asyncio.to_thread(self._blocks, cid)
         return await _Pushing(self, blocks, to).run()
+
+    async def gives_back(self, cid: Cid, gateway: str, count: int) -> bool:
+        """Whether a gateway shows so many blocks of a file, drawn at random, and not only says that
+        it has them: who has half of the file passes with 1 in 2^count.
+
+        Raises:
+            StorageError: a node of the file is not here.
+        """
+        blocks = list((await asyncio.to_thread(self._blocks, cid)).values())
+        for source in self.sources.ranked((gateway,)):
+            asked = random.sample(blocks, min(count, len(blocks)))
+            return all([await self._shows(each, source) for each in asked])
+        return False
+
+    async def _shows(self, cid: Cid, source: GatewaySource) -> bool:
+        while True:
+            try:
+                block = await self.client.ask(f"ipfs/{cid}?format=raw", source)
+            except SourceBusy as busy:
+                await asyncio.sleep(max(busy.seconds, FIRST_PAUSE_S))
+                continue
+            except (NotFound, TooLarge, SourceFailed):
+                return False
+            return cid.matches(block)
 
     def _blocks(self, cid: Cid) -> dict[bytes, Cid]:
         """The file's blocks by digest: whatever names others comes before what it names."""

@@ -19,7 +19,7 @@ from tests.unit.protocol.network import Network
 from tests.unit.storage.gateways import serving
 
 from atoll.chain.keys import sign_typed
-from atoll.errors import NotFound
+from atoll.errors import ChainError, NotFound
 from atoll.job import handover
 from atoll.job.followed import FollowedJob
 from atoll.job.handover import hand_over, nobody_asks
@@ -36,6 +36,8 @@ from atoll.service.stand_statements import (
 )
 from atoll.storage import Fetcher, Gateway, LocalStore
 from atoll.storage.cid import DAG_CBOR, Cid
+from atoll.storage.gateway_client import GatewayClient
+from atoll.storage.sources import GatewaySource
 from atoll.train.data import nodes_bytes
 
 TOKENS = (1 << 20) + 5
@@ -96,6 +98,7 @@ class Chain:
 
     net: Network
     members: list[Member]
+    spec_cid: bytes
     poor: set[Address] = field(default_factory=set)
     now: int = 0
     changes: dict[str, Any] = field(default_factory=dict)
@@ -113,8 +116,10 @@ class Chain:
             if member.joins and held is None and member.has_all:
                 slot = len(self.net.view.verifiers)
                 self.net.enrol(member.account, slot, self.net.terms.verifier_bond)
+                self.net.say_ready(member.account)
         urls = {member.account: member.gateway.url for member in self.members}
-        return replace(self.net.view, gateways=urls, **self.changes)
+        changes = {"spec_cid": self.spec_cid, **self.changes}
+        return replace(self.net.view, gateways=urls, **changes)
 
 
 @dataclass
@@ -178,7 +183,7 @@ async def site_of(folder: Path, *kinds: dict[str, Any], slots: int = 4) -> Async
             member.gateway = await stack.enter_async_context(serves)
             members.append(member)
         fetcher = await stack.enter_async_context(Fetcher(store, tuple))
-        yield Site(store, manifest, Chain(net, members), fetcher)
+        yield Site(store, manifest, Chain(net, members, manifest.cid()), fetcher)
 
 
 async def test_two_verifiers_that_ask_get_everything(tmp_path: Path) -> None:
@@ -196,6 +201,79 @@ async def test_of_one_slot_one_is_enough(tmp_path: Path) -> None:
     async with site_of(tmp_path, {}, {}, slots=1) as site:
         assert len(await site.hand_over()) == 1
         assert site.fetcher.bytes_up < 1.1 * TOKENS
+
+
+async def test_who_only_says_to_have_it_and_pays_for_a_place_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of these had the submitter go, and nobody had the data."""
+
+    async def has(_: GatewayClient, cid: Cid, source: GatewaySource) -> bool:
+        return source.url in liars or await truth(_, cid, source)
+
+    truth = GatewayClient.has
+    async with site_of(tmp_path, {}, {}, {}, {}) as site:
+        liars = {member.gateway.url for member in site.chain.members[:2]}
+        for slot, member in enumerate(site.chain.members[:2]):
+            site.chain.net.enrol(member.account, slot, site.chain.net.terms.verifier_bond)
+            site.chain.net.say_ready(member.account)
+        monkeypatch.setattr(GatewayClient, "has", has)
+        held = await site.hand_over()
+        assert set(held) == {member.account for member in site.chain.members[2:]}
+        assert any("does not show what it says to have" in words for words in site.told)
+
+
+async def test_who_spends_its_bond_meanwhile_loses_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same tokens could stand behind any number of gateways, one after another."""
+    monkeypatch.setattr(handover, "STILL_SECONDS", 60.0)
+    async with site_of(tmp_path, {"takes": False}, {}, slots=1) as site:
+        spender, honest = site.chain.members
+        honest.joins = False
+        handing = asyncio.create_task(site.hand_over())
+        while not any(spender.account in words for words in site.told):
+            site.chain.poor = {honest.account} - {spender.account}
+            await asyncio.sleep(0.01)
+        site.chain.poor, honest.joins = {spender.account}, True
+        assert await handing == (honest.account,)
+
+
+async def test_who_answers_first_is_not_before_all_others(tmp_path: Path) -> None:
+    async with site_of(tmp_path, {}, {}, {}) as site:
+        view = await site.chain.view()
+        handing = handover.Handover(cast(Any, None), (), site.tell)
+        stands = {member.account: Stand.JOINS for member in site.chain.members}
+        firsts = {handing._wanting(view, stands)[0] for _ in range(200)}
+    assert firsts == set(stands)
+
+
+async def test_who_only_looks_at_the_job_is_offered_its_manifest_more_and_more_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered: list[int] = []
+    async with site_of(tmp_path, {}) as site:
+        view = await site.chain.view()
+        (member,) = site.chain.members
+        handing = handover.Handover(cast(Any, None), (), site.tell)
+
+        async def offer(_: str) -> None:
+            offered.append(handing._looks)
+
+        monkeypatch.setattr(handing, "_offer", offer)
+        for handing._looks in range(1, 33):
+            handing._offer_manifest(view, [member.account])
+            await asyncio.sleep(0)
+            handing._offered.clear()
+    assert offered == [1, 2, 4, 8, 16, 32]
+
+
+async def test_a_job_that_the_chain_took_back_is_not_taken_for_another(tmp_path: Path) -> None:
+    async with site_of(tmp_path, {}) as site:
+        site.chain.spec_cid = b"another's"
+        with pytest.raises(ChainError, match="took this one back"):
+            await site.hand_over()
+        assert site.fetcher.bytes_up == 0
 
 
 async def test_who_has_everything_and_takes_no_place_does_not_count(

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from atoll.errors import ChainError
-from atoll.service.background_tasks import background_tasks, end
+from atoll.service.background_tasks import background_tasks, end, ended_by
 
 
 async def for_ever(ended: list[str]) -> None:
@@ -43,6 +43,49 @@ async def test_what_ended_one_of_them_is_raised() -> None:
     with pytest.raises(ChainError, match="nobody answers"):
         async with background_tasks([fails(), for_ever(ended)]):
             await asyncio.sleep(0)
+    assert ended == ["ended"]
+
+
+async def test_a_context_ends_at_once_where_its_work_fails() -> None:
+    async def fails() -> None:
+        raise ChainError("nobody answers")
+
+    with pytest.raises(ChainError, match="nobody answers"):
+        async with ended_by(fails()):
+            await asyncio.Event().wait()
+    await asyncio.sleep(0)  # nobody is cancelled any more
+
+
+async def test_a_context_goes_on_when_its_work_is_done_and_ends_what_is_not() -> None:
+    async def works() -> None:
+        return None
+
+    ended: list[str] = []
+    async with ended_by(works()):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    async with ended_by(for_ever(ended)):
+        await asyncio.sleep(0)
+    with pytest.raises(KeyError):
+        async with ended_by(for_ever(ended)):
+            await asyncio.sleep(0)
+            raise KeyError
+    assert ended == ["ended", "ended"]
+
+
+async def test_whoever_cancels_a_context_finds_it_cancelled() -> None:
+    ended: list[str] = []
+
+    async def body() -> None:
+        async with ended_by(for_ever(ended)):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(body())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert ended == ["ended"]
 
 
