@@ -26,7 +26,7 @@ from atoll.lab.differential import LabResult, LabRun, Setting, expected_digest, 
 from atoll.numerics import optimisers
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.gradients import BatchGradients, StepInput, batch_gradients
-from atoll.numerics.kernels.variables import RANKS_VARIABLE
+from atoll.numerics.kernels.variables import DEVICES_VARIABLE
 from atoll.numerics.memory_plan import LEAN, RECOMPUTING, ROOMY, MemoryPlan
 from atoll.numerics.optimisers import Stepped, Update
 from atoll.numerics.schedule import Recipe
@@ -340,7 +340,7 @@ def test_ranks_that_end_again_and_again_are_left_alone(
         raise RuntimeError("connection closed by peer")
 
     starts: list[int] = []
-    monkeypatch.setattr(island, "_Started", lambda ranks, _: starts.append(ranks) or broken())
+    monkeypatch.setattr(island, "_Started", lambda ranks, *_: starts.append(ranks) or broken())
     how = recipe(1)
     state = start_of(how, None)
     held = again_where_ranks_end(lambda: shared(two, state, how))
@@ -352,11 +352,10 @@ def test_ranks_that_end_again_and_again_are_left_alone(
 @pytest.fixture
 def two_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Island]:
     """This process's own, as a worker of two ranks has them."""
-    monkeypatch.setenv(RANKS_VARIABLE, "2")
-    island._island.cache_clear()
+    monkeypatch.setenv(DEVICES_VARIABLE, "cpu,cpu")
+    monkeypatch.setattr(island, "_islands", {})
     yield island.island_here()
     island.island_here().end()
-    island._island.cache_clear()
 
 
 @pytest.fixture
@@ -416,12 +415,10 @@ def test_ranks_share_the_memory_of_a_machine(job: Job, monkeypatch: pytest.Monke
     rooms: list[tuple[int, int]] = []
     monkeypatch.setattr(memory_room, "room_on", lambda _: 1000)
     monkeypatch.setattr(memory_room, "plan_for", lambda _, *how: rooms.append(how) or ROOMY)
-    for ranks in ("1", "4", "", "many"):
-        monkeypatch.setenv(RANKS_VARIABLE, ranks)
-        island._island.cache_clear()
+    for devices in ("cpu", "cpu,cpu,cpu,cpu", ""):
+        monkeypatch.setenv(DEVICES_VARIABLE, devices)
         assert memory_room.plan_here(job.manifest) == ROOMY
-    island._island.cache_clear()
-    assert rooms == [(1000, 1), (250, 4), (1000, 1), (1000, 1)]
+    assert rooms == [(1000, 1), (250, 4), (1000, 1)]
 
 
 LEADER = """
