@@ -69,7 +69,7 @@ from atoll.train.held_out_reward import held_out_reward
 from atoll.train.initial_model import open_initial_state
 from atoll.train.manifest_program import program_root
 from atoll.train.measure_pace import measure
-from atoll.train.open_base import open_base
+from atoll.train.open_base import check_base
 from atoll.train.probe import check_environment, pin_torch
 from atoll.train.replay import RevealedRound, SeatReplay, replay_seat
 from atoll.train.rollout_figures import figures_of
@@ -124,7 +124,7 @@ def check_data(manifest: bytes, store_dir: str) -> None:
     open_tokenizer(store, job.data.tokenizer_cid)
     if job.init.cid is not None:
         open_initial_state(job, store)
-        open_base(job, store)
+        check_base(job, store)
 
 
 @MAKE_INITIAL_STATE.runs

@@ -13,7 +13,7 @@ torchrun started it ends and starts anew itself, the service too, which does the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -24,7 +24,10 @@ from typing import Final, Protocol, Self, TypeVar
 
 import structlog
 import torch
+from torch import Tensor
 
+from atoll.numerics.frozen_base import Base
+from atoll.numerics.kernels.interface import Frozen
 from atoll.numerics.ops import operations
 from atoll.numerics.shards import Shape
 from atoll.numerics.state import Holds, in_this_process
@@ -110,6 +113,23 @@ class Island:
         if self.is_alone:
             return in_this_process
         return Placement(self._met(), shapes, inner, apart)
+
+    def base_in_rows(
+        self,
+        key: Hashable,
+        pieces: Callable[[], Iterator[tuple[str, Frozen | Tensor]]],
+        scale: float,
+    ) -> Base:
+        """See `Leader.base_in_rows`. Raises RankEnded as `holds`, and ValueError where this process
+        does without others.
+        """
+        if self.is_alone:
+            raise ValueError("one rank has a base whole")
+        return self._met().base_in_rows(key, pieces, scale)
+
+    def base_bytes(self) -> list[int]:
+        """Of a base in rows, that each rank holds."""
+        return [] if self._leader is None else self._leader.base_bytes()
 
     def most_bytes(self) -> list[int]:
         """Of the state and the sums, that each rank has held at once, since it was met."""

@@ -14,8 +14,9 @@ from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 from atoll.job.plan import filled
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
-from atoll.numerics.memory_plan import LEAN, PLANS, RECOMPUTING
+from atoll.numerics.memory_plan import LEAN, PLANS, RECOMPUTING, ROOMY
 from atoll.numerics.state_layout import param_count
+from atoll.protocol.families import LINEARS
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.model_spec import LoraSpec
 from atoll.train import memory_limit
@@ -130,6 +131,44 @@ def test_the_text_has_what_each_of_several_ranks_takes() -> None:
         assert said_of == [
             f"{size / 1e9:,.0f} GB" if size > 1e11 else f"{size / 1e9:.3g} GB" for size in sizes
         ]
+
+
+def test_the_text_has_what_adapters_take_at_each_of_several_ranks() -> None:
+    billion = preset("llama-1b")
+    assert billion.model is not None
+    found = rows("base")
+    assert [row[0] for row in found] == ["1B", "7B", "8B", "70B"]
+    lora = LoraSpec(rank=8, alpha="8", targets=tuple(LINEARS))
+    shapes: list[dict[str, Any]] = [{}, SEVEN, LARGE, SEVENTY]
+    for shape, (_, *said_of) in zip(shapes, found, strict=True):
+        job = billion.but({"model": {**billion.model.model_dump(), **shape}})
+        manifest = manifest_of(job).model_copy(update={"lora": lora})
+        sizes = [rank_bytes(manifest, ranks, RECOMPUTING) for ranks in (1, 4, 8, 32)]
+        assert sizes == sorted(sizes, reverse=True)
+        sizes.append(rank_bytes(manifest, 8))
+        assert said_of == [f"{size / 1e9:.3g} GB" for size in sizes]
+
+
+def test_a_base_is_in_rows_where_layers_are_computed_again_and_nothing_is_sampled() -> None:
+    lora = LoraSpec(rank=8, alpha="8", targets=tuple(LINEARS))
+    manifest = manifest_of(preset("llama-1b")).model_copy(update={"lora": lora})
+    base = _Sizes(manifest).frozen
+    alone, four = (_Sizes(manifest, ranks) for ranks in (1, 4))
+    assert alone._base(RECOMPUTING) - four._base(RECOMPUTING) == base - -(-base // 4)
+    assert alone._base(ROOMY) == four._base(ROOMY)
+    task = manifest.model_copy(update={"task": object()})
+    assert _Sizes(task, 4)._base(RECOMPUTING) == alone._base(RECOMPUTING)
+
+
+def test_a_lane_s_sum_is_kept_by_ranks_that_have_whole_lanes() -> None:
+    """Others send each micro-batch's gradients as they come."""
+    lanes = manifest_of(preset("gpt2-small"), inner__batch=8, inner__lanes=4)
+    one = manifest_of(preset("gpt2-small"), inner__batch=8)
+    shares = {ranks: _Sizes(lanes, ranks)._share(_Sizes(lanes).model) for ranks in (4, 5)}
+    more = {r: rank_bytes(lanes, r) - rank_bytes(one, r) for r in (4, 5)}
+    # With lanes there are two sums of a rank's rows; the optimiser can be fuller than both.
+    assert more[5] <= shares[5]
+    assert shares[4] < more[4] <= shares[4] + _Sizes(lanes).model
 
 
 def test_measured_shares_hold_the_bar() -> None:
