@@ -172,6 +172,10 @@ class _Sizes:
         has_lanes = inner.micro_batches // inner.lane >= self._ranks > 1
         if has_lanes and inner.lane > 1 and not plan.recomputes_layers:
             sums += self.model
+        if self._ranks > 1:
+            # What is sent of the largest tensor's gradient, and what comes in for it: by then the
+            # head is done with, whose memory the heap keeps.
+            sums += 2 * _NUMBER * largest
         # The head's weight, whose integers and gradient are there, is the largest or its size; the
         # reference, which runs a step once more, has such integers in fp64.
         head = (2 + _NUMBER + 2 * _NUMBER) * largest if manifest.lora is None else 0

@@ -183,6 +183,29 @@ def test_measured_shares_hold_the_bar() -> None:
         assert all(float(p.removesuffix(" GB")) * 1e9 > size for p in peaks_seen if p != "-")
 
 
+def test_what_is_said_of_ranks_bounds_what_was_seen_at_two_sizes() -> None:
+    """And by no more than a third, which shapes with a large embedding for their layers need."""
+    steps = {"inner.steps": 8, "inner.segment": 8, "inner.batch": 4, "inner.micro_batch": 1}
+    shape = {"model.seq": 32, "inner.lanes": 4} | steps
+    sizes = {
+        "124M": manifest_of(preset("gpt2-small").but(shape)),
+        "187M": manifest_of(preset("llama-1b").but(shape | {"model.layers": 2})),
+    }
+    assert param_count(sizes["187M"].model) == 187_181_056
+    plans = {"all in memory": ROOMY, "layers again": RECOMPUTING, "moments in files": LEAN}
+    found = rows("measured")
+    assert {row[0].partition(", ")[0] for row in found} == set(sizes)
+    for name, *cells in found:
+        size, _, plan = name.partition(", ")
+        for ranks, cell in enumerate(cells, 1):
+            if cell == "-":
+                continue
+            peak, most = (float(word) for word in cell.removesuffix(" GB").split(" of "))
+            expected = rank_bytes(sizes[size], ranks, plans[plan]) / 1e9
+            assert most == pytest.approx(expected, abs=0.0051), name
+            assert 0.75 * most < peak <= most, name
+
+
 def test_several_ranks_have_room_where_one_has_not() -> None:
     manifest = manifest_of(preset("llama-1b"))
     room = rank_bytes(manifest, 4)
