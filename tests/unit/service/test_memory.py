@@ -149,6 +149,20 @@ def test_the_text_has_what_adapters_take_at_each_of_several_ranks() -> None:
         assert said_of == [f"{size / 1e9:.3g} GB" for size in sizes]
 
 
+def test_what_is_said_of_adapters_bounds_what_was_seen() -> None:
+    steps = {"inner.steps": 8, "inner.segment": 8, "inner.batch": 4, "inner.micro_batch": 1}
+    shape = {"model.seq": 32, "model.layers": 4, "inner.lanes": 4} | steps
+    lora = LoraSpec(rank=8, alpha="8", targets=tuple(LINEARS))
+    manifest = manifest_of(preset("llama-1b").but(shape)).model_copy(update={"lora": lora})
+    found = rows("ranks with adapters")
+    assert [row[0] for row in found] == ["1", "2", "3", "4"]
+    for ranks, of_base, _, first, others, said_of in found:
+        assert said_of == f"{rank_bytes(manifest, int(ranks), RECOMPUTING) / 1e9:.2f} GB"
+        held, *seen = (float(c.removesuffix(" GB")) for c in (of_base, first, others) if c != "-")
+        assert held == pytest.approx(_Sizes(manifest).frozen / int(ranks) / 1e9, abs=0.001)
+        assert all(held < peak < float(said_of.removesuffix(" GB")) for peak in seen)
+
+
 def test_a_base_is_in_rows_where_layers_are_computed_again_and_nothing_is_sampled() -> None:
     lora = LoraSpec(rank=8, alpha="8", targets=tuple(LINEARS))
     manifest = manifest_of(preset("llama-1b")).model_copy(update={"lora": lora})
