@@ -14,8 +14,12 @@ from pathlib import Path
 import pytest
 from tests.integration.service import worker_tasks
 
-from atoll.errors import NotFound
+from atoll.errors import ConfigError, NotFound
+from atoll.numerics.kernels.devices import GPUS_VARIABLE, Devices
 from atoll.numerics.kernels.variables import DEVICES_VARIABLE
+from atoll.service.config import ServiceConfig
+from atoll.service.devices import devices_of
+from atoll.service.machine_section import MachineSection
 from atoll.service.task import Task
 from atoll.service.worker import GIVES_WAY, Worker, WorkerDied
 
@@ -80,6 +84,22 @@ async def test_the_devices_are_the_worker_s_and_else_what_the_environment_says(
             assert await worker.run(worker_tasks.DEVICE()) == found
         finally:
             worker.kill()
+
+
+@pytest.mark.parametrize("devices", ["all", ("cuda:0", "cuda:1")])
+async def test_gpus_that_are_not_there_are_an_error_before_anything_is_done(
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(GPUS_VARIABLE, "")  # as of a machine without any
+    worker = Worker(devices=devices)
+    config = ServiceConfig.model_construct(machine=MachineSection(devices=devices))
+    try:
+        with pytest.raises(ConfigError, match="this machine has no") as caught:
+            await devices_of(config, worker, None)
+        step = caught.value.next_step or ""
+        assert "nvidia-smi" in step or "driver" in step
+    finally:
+        worker.kill()
 
 
 async def test_a_process_that_died_with_nothing_to_do_costs_no_call(worker: Worker) -> None:
