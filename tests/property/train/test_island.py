@@ -135,6 +135,20 @@ class TestAnyNumberOfRanks:
             held = step_in_place(held, given(step), how).state
             assert state_roots(held) == state_roots(alone)
 
+    @pytest.mark.parametrize("memory", [ROOMY, RECOMPUTING], ids=["roomy", "by layer"])
+    def test_more_ranks_than_micro_batches_are_of_use_for_memory(
+        self, ranks: Island, memory: MemoryPlan
+    ) -> None:
+        plain = recipe(1)
+        inner = plain.inner.model_copy(update={"batch": 1, "micro_batch": 1, "lanes": 1})
+        how = replace(plain, inner=inner, memory=memory)
+        few = replace(given(), batch=given().batch[:1])
+        state = start_of(how, None)
+        alone = inner_step(state, few, how)
+        beside = inner_step(shared(ranks, state, how), few, how)
+        assert roots_of(beside) == roots_of(alone)
+        assert beside.loss == alone.loss
+
     def test_moments_in_files_have_the_same_bits(self, ranks: Island, tmp_path: Path) -> None:
         how = replace(recipe(2), memory=LEAN)
         alone = start_of(how, None)
