@@ -198,7 +198,7 @@ def test_measured_shares_hold_the_bar() -> None:
 
 
 def test_what_is_said_of_ranks_bounds_what_was_seen_at_two_sizes() -> None:
-    """And by no more than a third, which shapes with a large embedding for their layers need."""
+    """And by no more than half of it, which an embedding that is large beside its layers needs."""
     steps = {"inner.steps": 8, "inner.segment": 8, "inner.batch": 4, "inner.micro_batch": 1}
     shape = {"model.seq": 32, "inner.lanes": 4} | steps
     sizes = {
@@ -217,7 +217,7 @@ def test_what_is_said_of_ranks_bounds_what_was_seen_at_two_sizes() -> None:
             peak, most = (float(word) for word in cell.removesuffix(" GB").split(" of "))
             expected = rank_bytes(sizes[size], ranks, plans[plan]) / 1e9
             assert most == pytest.approx(expected, abs=0.0051), name
-            assert 0.75 * most < peak <= most, name
+            assert 0.66 * most < peak <= most, name
 
 
 def test_several_ranks_have_room_where_one_has_not() -> None:
