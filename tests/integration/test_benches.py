@@ -85,3 +85,18 @@ def test_the_shards_bench_counts_what_each_rank_holds() -> None:
     assert document["holds"]
     assert [len(group["held_bytes"]) for group in document["groups"].values()] == [1, 2]
     assert sum(document["groups"]["2"]["held_bytes"]) == 16 * document["parameters"]
+    for group in document["groups"].values():
+        assert all(peak < group["said_bytes"] for peak in group["peak_bytes"])
+
+
+def test_the_shards_bench_has_adapters_on_a_base_in_rows() -> None:
+    command = [sys.executable, str(BENCH / "shards.py"), "--preset", "nano", "--layers", "1"]
+    shape = ("--json", "--seq", "8", "--steps", "1", "--ranks", "1", "2", "--adapters", "4")
+    done = subprocess.run([*command, *shape], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout.splitlines()[-1])
+    assert document["one_digest"]
+    first, second = document["groups"]["2"]["base_bytes"]
+    assert 0.9 < first / second < 1.1
+    assert document["groups"]["1"]["gathered_bytes"] == 0
+    assert document["groups"]["2"]["gathered_bytes"] > first + second

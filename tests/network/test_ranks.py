@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.network import torchrun
 from tests.network.members import Asked, Network, Site, Who, everybody, is_settled_up, network
 
-from atoll.numerics.kernels.variables import RANKS_VARIABLE
+from atoll.numerics.kernels.variables import DEVICES_VARIABLE
 from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.types import SeatIndex, SlotIndex
 from atoll.storage.local import LocalStore
@@ -40,7 +40,7 @@ LOOK_SECONDS = 0.05
 
 
 async def test_members_of_any_number_of_ranks_agree(site: Site) -> None:
-    assert RANKS_VARIABLE not in os.environ  # what this process computes, it computes alone
+    assert DEVICES_VARIABLE not in os.environ  # what this process computes, it computes alone
     steps = {"steps": STEPS, "segment_steps": SEGMENT}
     who, asked = Who(slots=2, ranks=RANKS), Asked(inner=INNER)
     async with network(site, who, before=on_hosts, asked=asked, **steps) as running:

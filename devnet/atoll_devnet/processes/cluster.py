@@ -274,8 +274,9 @@ class Cluster:
         owned = kind == PROVIDER and index in self.config.owned
         text = self._config_text(key, port, self.submitter.address if owned else None)
         name = f"{kind} {index}"
-        ranks = f"ranks = {self.config.ranks[name]}\n" if name in self.config.ranks else ""
-        config_file.write_text(ranks + text, encoding="utf-8")
+        devices = ["cpu"] * self.config.ranks.get(name, 1)
+        text += f"\n[machine]\ndevices = {json.dumps(devices)}\n" if len(devices) > 1 else ""
+        config_file.write_text(text, encoding="utf-8")
         arguments = [kind, "--config", str(config_file)]
         if self.config.in_order and kind != WATCHER:
             place = (index, self.config.providers, self.config.verifiers)

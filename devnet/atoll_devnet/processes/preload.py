@@ -18,7 +18,7 @@ import structlog
 
 from atoll.chain.abi import registry
 from atoll.errors import AtollError
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.numerics.kernels.variables import DEVICES_VARIABLE
 from atoll.service.worker import THREAD_VARIABLES
 from atoll_devnet.processes import clock
 
@@ -45,13 +45,13 @@ def find_numerics() -> None:
     # Nobody has configured logging yet in this process, and its output is the runner's.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     # A GPU that was used before a fork cannot be used behind it.
-    chosen = os.environ.pop(DEVICE_VARIABLE, None)
+    chosen = os.environ.pop(DEVICES_VARIABLE, None)
     pin_torch()
     # A machine that comes to other bits is each member's to refuse, in its own log.
     with suppress(AtollError):
         numerics_spec()
     if chosen is not None:
-        os.environ[DEVICE_VARIABLE] = chosen
+        os.environ[DEVICES_VARIABLE] = chosen
     structlog.reset_defaults()
 
 

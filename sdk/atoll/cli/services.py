@@ -36,6 +36,12 @@ CONFIG_NAME = "config.toml"
 DOES_NOT_FIT = 2
 """The exit code of a machine that does not keep up with a job."""
 COMMANDS = {"provider": "node", "verifier": "verifier"}
+MACHINE = """
+[machine]
+# The GPUs on which it trains and replays, a rank each: "all", or some of them. Without a line it is
+# one rank on the CPU; ["cpu", "cpu"] is two.
+# devices = ["cuda:0", "cuda:1"]
+"""
 POLICY = """
 [policy]
 # What is staked on: a job that is refused costs nothing. Without a line there is no bound.
@@ -152,7 +158,7 @@ def write_config(folder: Path, choices: Choices) -> dict[str, str]:
         f'data_dir = "data"\n{reward}\n'
         "[gateway]\n"
         f"host = {json.dumps(choices.listens_at)}\n"
-        f"port = {choices.port}\n{public}" + (POLICY if choices.role != "player" else ""),
+        f"port = {choices.port}\n{public}{MACHINE}" + (POLICY if choices.role != "player" else ""),
         encoding="utf-8",
     )
     return {"config": str(config), "address": address, "keystore": str(folder / keystore)}

@@ -17,7 +17,8 @@ from typing import IO, Any, TypeAlias
 
 from atoll.errors import ConfigError
 from atoll.nested import loads
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.numerics.kernels.devices import Devices, as_text
+from atoll.numerics.kernels.variables import DEVICES_VARIABLE
 
 Ask: TypeAlias = Callable[[dict[str, str]], Awaitable[Any]]
 """Takes a question of `atoll.train.answers` and returns its answer."""
@@ -25,11 +26,11 @@ PROGRAM = (sys.executable, "-m", "atoll.train.answers")
 
 
 @asynccontextmanager
-async def asking(ask: Ask | None = None, device: str | None = None) -> AsyncIterator[Ask]:
+async def asking(ask: Ask | None = None, devices: Devices | None = None) -> AsyncIterator[Ask]:
     """Somebody to ask: whoever is given, or a process that starts with the first question.
 
     Args:
-        device: what the process computes on; None is what the environment says.
+        devices: of which the process computes on the first; None is what the environment says.
 
     Raises, from the question:
         ConfigError: the train extra is missing, or this machine cannot be probed.
@@ -38,7 +39,7 @@ async def asking(ask: Ask | None = None, device: str | None = None) -> AsyncIter
         yield ask
         return
     with TemporaryFile() as complaints:
-        machine = _Machine(complaints, device)
+        machine = _Machine(complaints, devices)
         try:
             yield machine.ask
         finally:
@@ -55,8 +56,8 @@ def missing_extra(what: str) -> ConfigError:
 class _Machine:
     """One process, and one question at a time; what it complains of goes to a file."""
 
-    def __init__(self, complaints: IO[bytes], device: str | None) -> None:
-        self._complaints, self._device = complaints, device
+    def __init__(self, complaints: IO[bytes], devices: Devices | None) -> None:
+        self._complaints, self._devices = complaints, devices
         self._process: asyncio.subprocess.Process | None = None
 
     async def ask(self, question: dict[str, str]) -> Any:
@@ -82,7 +83,8 @@ class _Machine:
         if find_spec("torch") is None:
             raise missing_extra("working out what this machine reproduces")
         pipe = asyncio.subprocess.PIPE
-        chosen = {} if self._device is None else {DEVICE_VARIABLE: self._device}
+        devices = self._devices
+        chosen = {} if devices is None else {DEVICES_VARIABLE: as_text(devices)}
         return await asyncio.create_subprocess_exec(
             *PROGRAM, stdin=pipe, stdout=pipe, stderr=self._complaints, env=os.environ | chosen
         )

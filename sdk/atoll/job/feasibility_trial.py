@@ -35,7 +35,7 @@ async def try_job(config: ServiceConfig, role: str, job: int, prices: MemberPric
     deployment = Deployment.load(config.deployment)
     async with Client(config.rpc_urls, deployment, None, home) as client:
         manifest = await client.attach(job).manifest()
-    async with asking(device=config.device) as ask:
+    async with asking(devices=config.machine.devices) as ask:
         pace = await pace_of(manifest, ask)
     machine = Machine(memory()[1], shutil.disk_usage(config.data_dir).free)
     return feasibility_of(role, manifest, pace, machine, prices=prices)

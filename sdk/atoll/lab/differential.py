@@ -24,6 +24,7 @@ from atoll.nested import loads
 from atoll.numerics.batch import MicroBatch, Windows
 from atoll.numerics.gradients import StepInput
 from atoll.numerics.init import initial_params
+from atoll.numerics.kernels.devices import shown_gpus
 from atoll.numerics.kernels.engine import make_engine
 from atoll.numerics.kernels.exact import ExactOps
 from atoll.numerics.kernels.gemm import FP32_SPLIT_K, fp32_route
@@ -89,8 +90,8 @@ class Setting:
     Attributes:
         slices: attention slices worked on at a time; None for the engine's own number.
         inner: columns of one fp32 product, on that route.
-        ranks: processes that hold the state and compute steps; those that follow do as they would
-            by themselves.
+        ranks: processes that hold the state and compute steps, by turns at the GPUs where the
+            device is one; those that follow choose route and kernels by themselves.
         caps: environment variables, set before libraries load.
     """
 
@@ -140,7 +141,7 @@ def run(what: LabRun, how: Setting) -> LabResult:
     recipe = Recipe(what.model(), what.inner(), what.steps, ExactOps(engine))
     state, tokens = _initial_state(what), lab_tokens(what.seed)
     started, loss = time.perf_counter(), 0.0
-    with Island(how.ranks, device=engine.device) as island:
+    with Island(how.ranks, device=engine.device, gpus=_gpus(how)) as island:
         state = state.held_by(island.holds(param_shapes(what.model()), what.inner()))
         for step in range(what.steps):
             given = StepInput(_batch(tokens, what, step), step)
@@ -160,6 +161,14 @@ def run(what: LabRun, how: Setting) -> LabResult:
         tokens_per_second=round(what.steps * BATCH * what.seq / seconds, 1),
         loss=loss,
     )
+
+
+def _gpus(how: Setting) -> tuple[str, ...]:
+    """Of each rank; some share one where there are more ranks."""
+    if how.device == "cpu":
+        return ()
+    gpus = shown_gpus(torch.cuda.device_count())
+    return tuple(gpus[rank % len(gpus)] for rank in range(how.ranks))
 
 
 def instruction_set() -> str:

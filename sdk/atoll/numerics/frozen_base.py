@@ -6,8 +6,9 @@ one int8 slice, of the head two); embedding, gains and biases stay fp32.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from torch import Tensor
 
@@ -20,7 +21,9 @@ from atoll.numerics.tensors import TreeRoot
 from atoll.protocol.model_spec import LoraSpec, ModelSpec
 from atoll.protocol.types import Digest
 
-_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
+HEAD: Final = "lm_head"
+"""Among a base's products, of tied models too."""
+_EMBEDDING: Final = "model.embed_tokens.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +31,19 @@ class Base:
     """A model whose weights are frozen.
 
     Attributes:
-        products: the linears that read one input, by the name of the first, without ".weight".
-        head: of the logits.
+        products: the linears that read one input, by the name of the first, without ".weight"; the
+            head, of the logits, among them.
         others: embedding, gains and biases, by their names.
         scale: what adapters are multiplied by: alpha / rank.
     """
 
-    products: dict[str, Frozen]
-    head: Frozen
-    others: Tensors
+    products: Mapping[str, Frozen]
+    others: Mapping[str, Tensor]
     scale: float
+
+    @property
+    def head(self) -> Frozen:
+        return self.products[HEAD]
 
 
 def freeze(
@@ -57,17 +63,17 @@ def freeze(
     Raises:
         MalformedState: they have another root, or whatever `weights` raises.
     """
+    return freeze_all(checked(weights, root), model, ops, scale=lora.scale)
+
+
+def checked(weights: Iterable[tuple[str, Tensor]], root: Digest) -> Iterator[tuple[str, Tensor]]:
+    """The weights; behind the last one MalformedState where they have another root."""
     tree_root = TreeRoot()
-
-    def hashed() -> Iterator[tuple[str, Tensor]]:
-        for name, tensor in weights:
-            tree_root.add(name, tensor)
-            yield name, tensor
-
-    base = freeze_all(hashed(), model, ops, scale=lora.scale)
+    for name, tensor in weights:
+        tree_root.add(name, tensor)
+        yield name, tensor
     if tree_root.digest() != root:
         raise MalformedState("the frozen weights have another root than the manifest says")
-    return base
 
 
 def freeze_all(
@@ -78,22 +84,34 @@ def freeze_all(
     Weights that are trained are frozen for the time of a generation, whose every token would
     otherwise round them anew.
     """
-    waiting = _with_members(groups_of(model) + ([] if model.tied else [(_HEAD,)]))
     linear_products: dict[str, Frozen] = {}
-    linears: Tensors = {}
     others: Tensors = {}
+    for name, piece in frozen_pieces(weights, model, ops):
+        if isinstance(piece, Frozen):
+            linear_products[name] = piece
+        else:
+            others[name] = piece
+    return Base(linear_products, others, scale)
+
+
+def frozen_pieces(
+    weights: Iterable[tuple[str, Tensor]], model: ModelSpec, ops: Ops
+) -> Iterator[tuple[str, Frozen | Tensor]]:
+    """What a base consists of, each product and other tensor as soon as its weights are read."""
+    waiting = _with_members(groups_of(model) + ([] if model.tied else [(f"{HEAD}.weight",)]))
+    linears: Tensors = {}
     for name, own in weights:
         group, tensor = waiting.get(name), own.to(ops.device)
         if group is None:
-            others[name] = tensor
+            yield name, tensor
+            if model.tied and name == _EMBEDDING:
+                yield HEAD, ops.freeze_head(tensor)
             continue
         linears[name] = tensor
         if all(member in linears for member in group):
             members = [linears.pop(member) for member in group]
-            kind = ops.freeze_head(members[0]) if group == (_HEAD,) else ops.freeze(members)
-            linear_products[group[0].removesuffix(".weight")] = kind
-    head = ops.freeze_head(others[_EMBEDDING]) if model.tied else linear_products.pop("lm_head")
-    return Base(linear_products, head, others, scale)
+            first = group[0].removesuffix(".weight")
+            yield first, ops.freeze_head(members[0]) if first == HEAD else ops.freeze(members)
 
 
 def groups_of(model: ModelSpec) -> list[tuple[str, ...]]:

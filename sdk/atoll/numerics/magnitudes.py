@@ -12,7 +12,7 @@ from typing import Final
 
 from torch import Tensor
 
-from atoll.numerics.frozen_base import Base
+from atoll.numerics.frozen_base import HEAD, Base
 from atoll.numerics.kernels.grid import INT8_LEVELS, SPLIT_LEVELS
 from atoll.numerics.state_layout import DOWN
 from atoll.protocol.model_spec import ModelSpec
@@ -39,7 +39,8 @@ def _largest_of(tensors: Iterable[Tensor]) -> float:
 
 
 def _largest_of_base(base: Base) -> float:
-    steps = _largest_of(frozen.parts[-1] for frozen in base.products.values())
+    linears = (frozen for name, frozen in base.products.items() if name != HEAD)
+    steps = _largest_of(frozen.parts[-1] for frozen in linears)
     of_head = _largest_of([base.head.parts[-1]]) * SPLIT_LEVELS
     return max(_largest_of(base.others.values()), steps * INT8_LEVELS, of_head)
 

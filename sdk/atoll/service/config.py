@@ -27,6 +27,7 @@ from pydantic import (
 from atoll.chain.urls import require_endpoint
 from atoll.errors import ConfigError
 from atoll.service.drand_section import DrandSection
+from atoll.service.machine_section import MachineSection
 from atoll.service.messages import sentences
 from atoll.storage.backend import parse_backend
 from atoll.storage.connection_limiter import Budget
@@ -305,12 +306,7 @@ class ServiceConfig(_Section):
     """Who has this account's pay, if not the account. The service says so to the contracts before
     it stakes. An owner says it by itself, so that only one of the two can be named here."""
     worker_niceness: int = Field(default=10, ge=0, le=19)
-    device: Literal["cpu", "cuda"] | None = None
-    """Where this service trains and replays, bit for bit the same; left out, what ATOLL_DEVICE
-    says, or on the CPU."""
-    ranks: int = Field(default=1, ge=1, le=64)
-    """Processes that hold a seat's state and compute its steps together, bit for bit what one
-    computes; with device = "cuda" they take turns at the machine's GPUs."""
+    machine: MachineSection = MachineSection()
     log_file: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

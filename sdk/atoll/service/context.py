@@ -17,11 +17,12 @@ from atoll.chain.follower import Follower
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txconfig import GWEI, QueueConfig
 from atoll.chain.txqueue import TxQueue
-from atoll.errors import ConfigError
+from atoll.numerics.kernels.devices import Devices
 from atoll.protocol.typed_data import TypedMessage
 from atoll.protocol.types import Address, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.control import NotRunning, Refused, ask
+from atoll.service.devices import devices_of
 from atoll.service.gateway_process import GatewayProcess, Serves
 from atoll.service.journal import Belongs, Journal
 from atoll.service.lock import FolderHeld, hold_folder
@@ -32,7 +33,7 @@ from atoll.storage.cid import Cid
 from atoll.storage.fetch import Fetcher
 from atoll.storage.local import LocalStore
 from atoll.storage.storage import Storage, StoreConfig
-from atoll.train.torchrun import RANKS_OF_TORCHRUN, Torchrun
+from atoll.train.torchrun import Torchrun
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -56,6 +57,7 @@ class Context:
         fetcher_of: brings a job's blocks, from that job's gateways only.
         spare_worker: a second process, started when what is urgent finds the first one at work.
         game_worker: a third one, started by the first game: a first move takes as long as a round.
+        ranks: of this host, which hold a seat's state together.
         sign: our signature of a message.
     """
 
@@ -72,6 +74,7 @@ class Context:
     worker: Worker
     spare_worker: Worker
     game_worker: Worker
+    ranks: int
     journal: Journal
     sign: Callable[[TypedMessage], bytes]
 
@@ -97,8 +100,8 @@ async def open_context(
     Raises:
         FolderHeld: another process runs in the folder.
         JournalError: what the service signed is not known, or it is another's.
-        ConfigError, KeystoreError: a file, key or port that cannot be used, or one that others can
-            read.
+        ConfigError, KeystoreError: a file, key, port or device that cannot be used, or a file that
+            others can read.
         ChainError: no endpoint answers, or it is another chain.
         StorageError: the folder of blocks, or the Kubo daemon, cannot be used.
     """
@@ -113,15 +116,14 @@ async def open_context(
         session = await stack.enter_async_context(open_session(session_config))
         journal.tell_claims(session.queue.claimed)
         gateway = await session.serve(serves, journal=config.journal_file)
-        niceness, device = config.worker_niceness, config.device
-        most_memory = config.policy.most_memory_bytes
-        workers = [
-            Worker(niceness=niceness, device=device, most_memory=most_memory, ranks=ranks)
-            for ranks in ranks_of_workers(config)
-        ]
-        for each in workers:
+        here = Torchrun.here()
+        worker = _worker(config, config.machine.devices, leads=here is not None)
+        stack.callback(worker.kill)
+        devices = await devices_of(config, worker, here)
+        alone = devices if here is None else devices[:1]  # that torchrun's ranks are not asked for
+        spare_worker, game_worker = _worker(config, alone), _worker(config, alone)
+        for each in (spare_worker, game_worker):
             stack.callback(each.kill)
-        worker, spare_worker, game_worker = workers
         yield Context(
             config=config,
             me=session.me,
@@ -136,25 +138,19 @@ async def open_context(
             worker=worker,
             spare_worker=spare_worker,
             game_worker=game_worker,
+            ranks=len(devices),
             journal=journal,
             sign=session.sign,
         )
 
 
-def ranks_of_workers(config: ServiceConfig) -> tuple[int, int, int]:
-    """Of worker, spare and game worker; ranks that torchrun started have one that leads them.
-
-    Raises ConfigError where the config would start others beside these.
-    """
-    here = Torchrun.here()
-    if here is None:
-        return config.ranks, config.ranks, config.ranks
-    if config.ranks != 1:
-        raise ConfigError(
-            f"torchrun has started {here.size} ranks, and the config wants {config.ranks}",
-            next_step="take `ranks` out of the config",
-        )
-    return RANKS_OF_TORCHRUN, 1, 1
+def _worker(config: ServiceConfig, devices: Devices | None, *, leads: bool = False) -> Worker:
+    return Worker(
+        niceness=config.worker_niceness,
+        devices=devices,
+        most_memory=config.policy.most_memory_bytes,
+        leads=leads,
+    )
 
 
 async def hold_when_free(stack: AsyncExitStack, data_dir: Path) -> None:

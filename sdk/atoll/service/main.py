@@ -27,7 +27,8 @@ import structlog
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import address_of
 from atoll.errors import AtollError, of_disk
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.numerics.kernels.devices import as_text
+from atoll.numerics.kernels.variables import DEVICES_VARIABLE
 from atoll.protocol.token_units import whole_token
 from atoll.service.config import ServiceConfig, read_config
 from atoll.service.journal import Belongs
@@ -101,8 +102,8 @@ def follow(config: ServiceConfig, here: Torchrun) -> int:
 
     Neither key nor folder of the config is touched: they need not be there on this host.
     """
-    if config.device is not None:
-        os.environ[DEVICE_VARIABLE] = config.device
+    if config.machine.devices is not None:
+        os.environ[DEVICES_VARIABLE] = as_text(config.machine.devices)
     os.nice(config.worker_niceness)
     # torchrun ends all ranks by SIGTERM, and whoever starts it may have Ctrl-C reach all as well.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

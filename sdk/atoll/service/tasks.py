@@ -26,6 +26,7 @@ from atoll.protocol.checkpoint_commitments import CheckpointCommitments
 from atoll.protocol.losses import loss_bytes
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex, Verdict, to_bitmap
+from atoll.service.devices import DEVICES_HERE
 from atoll.service.duties.apply_merge import (
     APPLY_MERGED,
     OPEN_STATEMENT,
@@ -62,12 +63,13 @@ from atoll.storage.local import LocalStore
 from atoll.storage.slices import FileSlices
 from atoll.train import evaluate
 from atoll.train.course import open_held_out_tokens, open_training_tokens
+from atoll.train.devices_here import devices_here
 from atoll.train.earlier import EarlierRound
 from atoll.train.held_out_reward import held_out_reward
 from atoll.train.initial_model import open_initial_state
 from atoll.train.manifest_program import program_root
 from atoll.train.measure_pace import measure
-from atoll.train.open_base import open_base
+from atoll.train.open_base import check_base
 from atoll.train.probe import check_environment, pin_torch
 from atoll.train.replay import RevealedRound, SeatReplay, replay_seat
 from atoll.train.rollout_figures import figures_of
@@ -76,6 +78,12 @@ from atoll.train.stored_merges import StoredMerge, store_statement
 from atoll.train.stored_states import read_global_state
 from atoll.train.strike_search import StrikeSearch
 from atoll.train.tokenizer import open_tokenizer
+
+
+@DEVICES_HERE.runs
+def devices_of_this_process() -> tuple[str, ...]:
+    """Raises ConfigError where one that is named is not there."""
+    return devices_here()
 
 
 @CHECK_MACHINE.runs
@@ -116,7 +124,7 @@ def check_data(manifest: bytes, store_dir: str) -> None:
     open_tokenizer(store, job.data.tokenizer_cid)
     if job.init.cid is not None:
         open_initial_state(job, store)
-        open_base(job, store)
+        check_base(job, store)
 
 
 @MAKE_INITIAL_STATE.runs

@@ -23,13 +23,15 @@ from typing import TypeVar
 import structlog
 
 from atoll.errors import AtollError
+from atoll.numerics.kernels.devices import CPU_NAME, Devices, as_text, kind_here
 from atoll.numerics.kernels.gpu import is_gpu_failure
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE, RANKS_VARIABLE
+from atoll.numerics.kernels.variables import DEVICES_VARIABLE
 from atoll.service.elsewhere import handed_over
 from atoll.service.log_files import level_here, lines_to, log_from
 from atoll.service.priority_lock import PriorityLock
 from atoll.service.task import TaskCall
 from atoll.train.memory_limit import MEMORY_VARIABLE
+from atoll.train.torchrun import LEADS_VARIABLE
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 R = TypeVar("R")
@@ -52,9 +54,9 @@ class Worker:
             those of the number that the manifest's software class names, which is 1.
         niceness: added to the process's niceness, so that training does not starve the service.
         context: how the process is started; None spawns it.
-        device: where it trains and replays, as ATOLL_DEVICE says it; None leaves that as it is.
-        ranks: processes that hold a state and compute steps, this one among them; None leaves what
-            ATOLL_RANKS says.
+        devices: of the ranks that train and replay, of which this process is the first; None
+            leaves what ATOLL_DEVICES says.
+        leads: whether torchrun started the other ranks, and this process is to lead them.
     """
 
     def __init__(
@@ -62,12 +64,12 @@ class Worker:
         threads: int = 1,
         niceness: int = 0,
         context: BaseContext | None = None,
-        device: str | None = None,
+        devices: Devices | None = None,
         most_memory: int | None = None,
         *,
-        ranks: int | None = None,
+        leads: bool = False,
     ) -> None:
-        self._initial = _Initial(threads, niceness, device, most_memory, ranks)
+        self._initial = _Initial(threads, niceness, devices, most_memory, leads)
         self._context = context or multiprocessing.get_context("spawn")
         self._pool: ProcessPoolExecutor | None = None
         self._lock = PriorityLock()
@@ -184,11 +186,10 @@ def _call(call: TaskCall[R]) -> R:
 
 def call_here(call: TaskCall[R]) -> R:
     """Does work by the code of this release, on the CPU where the GPU fails."""
-    device = os.environ.get(DEVICE_VARIABLE, "cpu")
     try:
         return call()
     except RuntimeError as error:
-        if device == "cpu" or not is_gpu_failure(error):
+        if kind_here() == "cpu" or not is_gpu_failure(error):
             raise
         next_step = "give the GPU less (smaller jobs, jobs_at_once); if it stays, start anew"
         failure = {"function": call.task.kind, "cause": str(error), "next_step": next_step}
@@ -196,11 +197,12 @@ def call_here(call: TaskCall[R]) -> R:
     finally:
         _give_back_gpu_memory()
     # This call alone: else anybody's job that is too large for a GPU would take it from all others.
-    os.environ[DEVICE_VARIABLE] = "cpu"
+    kept = {name: os.environ.get(name, "") for name in (DEVICES_VARIABLE, LEADS_VARIABLE)}
+    os.environ |= {DEVICES_VARIABLE: CPU_NAME, LEADS_VARIABLE: ""}
     try:
         return call()
     finally:
-        os.environ[DEVICE_VARIABLE] = device
+        os.environ |= kept
 
 
 def _give_back_gpu_memory() -> None:
@@ -236,9 +238,9 @@ class _Initial:
 
     threads: int
     niceness: int
-    device: str | None
+    devices: Devices | None
     most_memory: int | None
-    ranks: int | None
+    leads: bool
 
 
 def _tune(initial: _Initial, level: int) -> None:
@@ -248,9 +250,9 @@ def _tune(initial: _Initial, level: int) -> None:
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(initial.threads)
     for variable, value in (
-        (DEVICE_VARIABLE, initial.device),
+        (DEVICES_VARIABLE, None if initial.devices is None else as_text(initial.devices)),
         (MEMORY_VARIABLE, initial.most_memory),
-        (RANKS_VARIABLE, initial.ranks),
+        (LEADS_VARIABLE, "1" if initial.leads else ""),
     ):
         if value is not None:
             os.environ[variable] = str(value)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from atoll.errors import ManifestError
+from atoll.numerics.frozen_base import Base
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.segment import Course
-from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Digest, SeatIndex
 from atoll.storage.local import LocalStore
@@ -23,9 +24,12 @@ def open_course(
     data_seed: Digest,
     seat: SeatIndex,
     round: int,
-    model: GlobalState | None = None,
+    base_of: Callable[[Manifest, LocalStore], Base | None] = open_base,
 ) -> Course:
     """Opens the training tokens where they lie in the store.
+
+    Args:
+        base_of: opens what adapters are added to.
 
     Raises:
         NotFound, CorruptBlock: a block is missing or damaged.
@@ -33,7 +37,7 @@ def open_course(
         MalformedState: what adapters are added to is not what the manifest says.
     """
     tokens = open_training_tokens(manifest, store)
-    recipe = Recipe.of(manifest, open_base(manifest, store))
+    recipe = Recipe.of(manifest, base_of(manifest, store))
     return Course(
         manifest=manifest,
         recipe=replace(recipe, memory=plan_here(manifest)),
@@ -41,7 +45,6 @@ def open_course(
         data_seed=data_seed,
         seat=seat,
         round=round,
-        model=model,
     )
 
 

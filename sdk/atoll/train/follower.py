@@ -20,10 +20,12 @@ import structlog
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # theirs
 
 from atoll.nested import loads
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.numerics.kernels.devices import CPU_NAME, GPUS_VARIABLE
+from atoll.numerics.kernels.variables import DEVICES_VARIABLE
 from atoll.numerics.ops import operations
+from atoll.train.devices_here import gpus_of_ranks
 from atoll.train.rank_steps import follow_group
-from atoll.train.rank_wire import FIRST, GPUS_VARIABLE, SILENCE, Group, join, leave
+from atoll.train.rank_wire import FIRST, SILENCE, Group, join, leave
 from atoll.train.torchrun import Torchrun
 
 READY: Final = b"ready"
@@ -43,15 +45,14 @@ def follow(connection: Connection, group: Group, file: str, gpu: str | None) -> 
     Args:
         connection: gets `READY` when the others can be met, and again when they have been.
         file: where they meet.
-        gpu: that this rank has to itself; None where there is no choice.
+        gpu: what CUDA calls the one that this rank computes on; None for the CPU.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     _log_apart()
-    if gpu is not None:
-        os.environ[GPUS_VARIABLE] = gpu
+    _compute_on(gpu)
     operations()
     connection.send_bytes(READY)
     join(group, file=file)
@@ -65,11 +66,13 @@ def follow(connection: Connection, group: Group, file: str, gpu: str | None) -> 
 def follow_hosts(here: Torchrun, silence: timedelta = SILENCE) -> None:
     """Follows whatever process leads the ranks that torchrun started, one after another, until the
     first rank's service is over.
+
+    Raises:
+        ConfigError: this host has other devices than are named, or another number than ranks.
     """
     _log_apart()
-    if os.environ.get(DEVICE_VARIABLE, "cpu") != "cpu":
-        gpus = os.environ.get(GPUS_VARIABLE, "")
-        os.environ[GPUS_VARIABLE] = gpus.split(",")[here.host_rank] if gpus else str(here.host_rank)
+    gpus = gpus_of_ranks(here)
+    _compute_on(gpus[here.host_rank] if gpus else None)
     operations()
     store, met, name = store_of(here), 0, token_hex(8)
     # torchrun's SIGTERM has a service end as an operator's does: what ended before is another one.
@@ -153,6 +156,13 @@ def store_of(here: Torchrun) -> Store:
 def end_hosts(here: Torchrun) -> None:
     """Lets all ranks that follow end, as the service has, which torchrun is not to start again."""
     store_of(here).add(_OVER, 1)
+
+
+def _compute_on(gpu: str | None) -> None:
+    """Has this process compute on a GPU, or on the CPU, and on nothing else."""
+    if gpu is not None:
+        os.environ[GPUS_VARIABLE] = gpu
+    os.environ[DEVICES_VARIABLE] = CPU_NAME if gpu is None else "cuda:0"
 
 
 def _log_apart() -> None:

@@ -12,11 +12,9 @@ torchrun started it ends and starts anew itself, the service too, which does the
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from datetime import timedelta
-from functools import lru_cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -26,16 +24,19 @@ from typing import Final, Protocol, Self, TypeVar
 
 import structlog
 import torch
+from torch import Tensor
 
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE, RANKS_VARIABLE
+from atoll.numerics.frozen_base import Base
+from atoll.numerics.kernels.interface import Frozen
 from atoll.numerics.ops import operations
 from atoll.numerics.shards import Shape
 from atoll.numerics.state import Holds, in_this_process
 from atoll.protocol.method_spec import InnerSpec
+from atoll.train.devices_here import devices_here, gpus_of_ranks
 from atoll.train.follower import Meeting, follow
-from atoll.train.rank_wire import FIRST, GPUS_VARIABLE, SILENCE, Group, backend_of, join, leave
+from atoll.train.rank_wire import FIRST, SILENCE, Group, backend_of, join, leave
 from atoll.train.sharded import Leader, Placement, RankEnded
-from atoll.train.torchrun import RANKS_OF_TORCHRUN, Torchrun
+from atoll.train.torchrun import Torchrun
 
 START_SECONDS: Final = 300
 _ANSWER: Final = timedelta(minutes=2)
@@ -69,6 +70,8 @@ class Island:
 
     Args:
         here: what torchrun says of this process, where it started the others; None to start them.
+        gpus: what CUDA calls the GPU of each rank of this host, which can be the same one; none
+            where all of them compute on the CPU.
         device: where the first rank's rows lie; None for where operations run.
     """
 
@@ -78,8 +81,10 @@ class Island:
         silence: timedelta = SILENCE,
         here: Torchrun | None = None,
         device: torch.device | None = None,
+        gpus: tuple[str, ...] = (),
     ) -> None:
         self._ranks, self._silence, self._here, self._device = ranks, silence, here, device
+        self._gpus = gpus
         self._followers: _Followers | None = None
         self._leader: Leader | None = None
         self._failures = 0
@@ -108,6 +113,23 @@ class Island:
         if self.is_alone:
             return in_this_process
         return Placement(self._met(), shapes, inner, apart)
+
+    def base_in_rows(
+        self,
+        key: Hashable,
+        pieces: Callable[[], Iterator[tuple[str, Frozen | Tensor]]],
+        scale: float,
+    ) -> Base:
+        """See `Leader.base_in_rows`. Raises RankEnded as `holds`, and ValueError where this process
+        does without others.
+        """
+        if self.is_alone:
+            raise ValueError("one rank has a base whole")
+        return self._met().base_in_rows(key, pieces, scale)
+
+    def base_bytes(self) -> list[int]:
+        """Of a base in rows, that each rank holds."""
+        return [] if self._leader is None else self._leader.base_bytes()
 
     def most_bytes(self) -> list[int]:
         """Of the state and the sums, that each rank has held at once, since it was met."""
@@ -152,7 +174,9 @@ class Island:
     def _meet(self) -> None:
         here, silence = self._here, self._silence
         followers: _Followers = (
-            _Started(self._ranks, silence) if here is None else _Hosts(here, silence)
+            _Started(self._ranks, silence, self._gpus)
+            if here is None
+            else _Hosts(here, silence, self._gpus)
         )
         self._followers = followers
         followers.meet()
@@ -181,8 +205,8 @@ def again_where_ranks_end(work: Callable[[], T]) -> T:
 class _Started:
     """Processes that this one starts."""
 
-    def __init__(self, ranks: int, silence: timedelta) -> None:
-        self._ranks, self._silence = ranks, silence
+    def __init__(self, ranks: int, silence: timedelta, gpus: tuple[str, ...]) -> None:
+        self._ranks, self._silence, self._gpus = ranks, silence, gpus
         self._all: list[tuple[BaseProcess, Connection]] = []
 
     @property
@@ -190,13 +214,13 @@ class _Started:
         return [process.pid or 0 for process, _ in self._all]
 
     def meet(self) -> None:
-        context, backend = get_context("spawn"), backend_of(self._ranks)
+        context, backend = get_context("spawn"), backend_of(self._gpus)
         with TemporaryDirectory(prefix="atoll-ranks-") as folder:
             file = str(Path(folder) / "meeting")
             for rank in range(FIRST + 1, self._ranks):
                 here, there = context.Pipe()
                 group = Group(rank, self._ranks, self._silence, backend)
-                arguments = (there, group, file, _gpu_of(rank))
+                arguments = (there, group, file, self._gpus[rank] if self._gpus else None)
                 process: BaseProcess = context.Process(target=follow, args=arguments, daemon=True)
                 process.start()
                 there.close()
@@ -223,15 +247,15 @@ class _Started:
 class _Hosts:
     """Processes that torchrun started beside this one's service."""
 
-    def __init__(self, here: Torchrun, silence: timedelta) -> None:
-        self._here, self._silence = here, silence
+    def __init__(self, here: Torchrun, silence: timedelta, gpus: tuple[str, ...]) -> None:
+        self._here, self._silence, self._gpus = here, silence, gpus
 
     @property
     def processes(self) -> list[int]:
         return []
 
     def meet(self) -> None:
-        backend = backend_of(self._here.host_size)
+        backend = backend_of(self._gpus)
         meeting = Meeting.called(self._here, backend, _ANSWER)
         join(Group(FIRST, self._here.size, self._silence, backend), store=meeting.store)
 
@@ -239,38 +263,28 @@ class _Hosts:
         leave()
 
 
-def _gpu_of(rank: int) -> str | None:
-    """What a follower has as its only GPU: they take turns with the first rank."""
-    if os.environ.get(DEVICE_VARIABLE, "cpu") == "cpu" or not torch.cuda.is_available():
-        return None
-    named = os.environ.get(GPUS_VARIABLE, "")
-    gpus = named.split(",") if named else [str(each) for each in range(torch.cuda.device_count())]
-    return gpus[rank % len(gpus)]
-
-
-def ranks_here() -> int:
-    """On this machine, of each process that trains or replays, as its operator says."""
-    count = os.environ.get(RANKS_VARIABLE, "")
-    if count == str(RANKS_OF_TORCHRUN) and (here := Torchrun.here()) is not None:
-        return here.host_size
-    return int(count) if count.isdigit() and int(count) else 1
-
-
 def ranks_on(device: torch.device) -> int:
-    """How many of them share the memory of one such device."""
-    if device.type != "cuda":
-        return ranks_here()
-    return -(-ranks_here() // max(1, torch.cuda.device_count()))
+    """How many ranks share the memory of one such device: each has a GPU to itself."""
+    if device.type != "cpu":
+        return 1
+    here = Torchrun.led()
+    return len(devices_here()) if here is None else here.host_size
 
 
 def island_here() -> Island:
-    """This process with its ranks; by itself where there is one."""
-    here = Torchrun.here()
-    if os.environ.get(RANKS_VARIABLE, "") == str(RANKS_OF_TORCHRUN):
-        return _island(1 if here is None else here.size, here)
-    return _island(ranks_here())
+    """This process with its ranks, one for each of its devices; by itself where there is one.
+
+    Raises ConfigError where this host has other devices than are named.
+    """
+    here = Torchrun.led()
+    ranks = len(devices_here()) if here is None else here.size
+    key = ranks, gpus_of_ranks(here)
+    for other in _islands.keys() - {key}:
+        _islands[other].end()
+    if key not in _islands:
+        _islands[key] = Island(ranks, here=here, gpus=key[1])
+    return _islands[key]
 
 
-@lru_cache(maxsize=1)
-def _island(ranks: int, here: Torchrun | None = None) -> Island:
-    return Island(ranks, here=here)
+_islands: dict[tuple[int, tuple[str, ...]], Island] = {}
+"""By ranks and their GPUs, of which there are others where the CPU does what a GPU refused."""

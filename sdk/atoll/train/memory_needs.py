@@ -122,7 +122,8 @@ class _Sizes:
         moments: the merged ones.
         opened: what making the initial state's largest tensor takes.
         numerators: of a section as it is merged; change: of the first one as it is kept.
-        base: the model that adapters are added to, and what freezing its largest weight takes.
+        base: the model that adapters are added to, and what freezing its largest weight takes;
+            frozen: that model alone.
         logits: of a micro-batch, with what is computed of them at once.
 
     Args:
@@ -146,7 +147,8 @@ class _Sizes:
         codec = manifest.codec.properties
         self.numerators = self.model * (2 if codec.is_exact else 1)
         self.change = self.numerators if codec.fineness is None else trained
-        self.base = 0 if manifest.lora is None else _frozen_bytes(manifest)
+        self.frozen = 0 if manifest.lora is None else _frozen_bytes(manifest)
+        self.base = self.frozen + (_freezing_bytes(manifest) if self.frozen else 0)
         self._manifest, self._largest, self._tokens = manifest, largest, tokens
         self._ranks = ranks
 
@@ -158,15 +160,22 @@ class _Sizes:
         tensor, and the reference's, where the step is run twice.
 
         Of several ranks each has a share of the state and of the sums, and a layer's gradients, or
-        a lane's, before they are sent; and the weights that are gathered.
+        a lane's, before they are sent; and the weights that are gathered, as of a base that is in
+        rows.
         """
         manifest, largest = self._manifest, self._largest
         inner, slots = manifest.inner, self.state // self.model
         # A layer's gradients are there before they are added, and a lane's sum beside the lanes'.
         lanes = 2 if inner.lane < inner.micro_batches else 1
         sums = lanes * self._share(self.model) + self.layer if inner.micro_batches > 1 else 0
-        if self._ranks > 1 and inner.lane > 1 and not plan.recomputes_layers:
+        # A rank that has whole lanes keeps one's sum until it is sent (`rank_sums.runs_of`).
+        has_lanes = inner.micro_batches // inner.lane >= self._ranks > 1
+        if has_lanes and inner.lane > 1 and not plan.recomputes_layers:
             sums += self.model
+        if self._ranks > 1:
+            # What is sent of the largest tensor's gradient, and what comes in for it: by then the
+            # head is done with, whose memory the heap keeps.
+            sums += 2 * _NUMBER * largest
         # The head's weight, whose integers and gradient are there, is the largest or its size; the
         # reference, which runs a step once more, has such integers in fp64.
         head = (2 + _NUMBER + 2 * _NUMBER) * largest if manifest.lora is None else 0
@@ -176,7 +185,15 @@ class _Sizes:
         optimised = model + 2 * slots * _NUMBER * largest
         mixed = model if manifest.codec.carries_params else 0  # that a fragment is mixed with
         held = self._share(self.held(plan)) + self._gathered(plan)
-        return self.base + held + max(sums + kept, gradients, optimised) + mixed
+        return self._base(plan) + held + max(sums + kept, gradients, optimised) + mixed
+
+    def _base(self, plan: MemoryPlan) -> int:
+        """In rows where several ranks compute layers again (`open_base_of_ranks`): the first one
+        freezes weight by weight, which is more than any product or embedding that is read.
+        """
+        if self._ranks == 1 or not plan.recomputes_layers or self._manifest.task is not None:
+            return self.base
+        return self._share(self.frozen) + self.base - self.frozen
 
     def _gathered(self, plan: MemoryPlan) -> int:
         """Weights of other ranks' rows: linears as integers, all or a layer's, and the ends."""
@@ -221,6 +238,10 @@ def _frozen_bytes(manifest: Manifest) -> int:
     """Linears as one slice of int8 and the head as two, the embedding in fp32."""
     model = manifest.model
     ends = model.vocab * model.width
-    largest = max(prod(shape) for shape in param_shapes(model).values())
     linears = param_count(model) - ends * (1 if model.tied else 2)
-    return linears + (_NUMBER + 2) * ends + 2 * _NUMBER * largest
+    return linears + (_NUMBER + 2) * ends
+
+
+def _freezing_bytes(manifest: Manifest) -> int:
+    """What is there besides as a base's largest weight is frozen."""
+    return 2 * _NUMBER * max(prod(shape) for shape in param_shapes(manifest.model).values())

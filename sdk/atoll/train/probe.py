@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from atoll.errors import NumericsMismatch
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.numerics.kernels.devices import kind_here
 from atoll.numerics.schedule_tables import check_tables
 from atoll.protocol.manifest import Manifest, NumericsSpec
 from atoll.protocol.types import Digest
@@ -24,8 +22,7 @@ def pin_torch() -> None:
     torch.set_num_threads(1)
     # What use_deterministic_algorithms does, without its second of importing the compiler. On a GPU
     # it refuses sums that have any order, which ours of integers may have.
-    is_cpu = os.environ.get(DEVICE_VARIABLE, "cpu") == "cpu"
-    torch.set_deterministic_debug_mode("error" if is_cpu else "default")
+    torch.set_deterministic_debug_mode("error" if kind_here() == "cpu" else "default")
     # That also fills new memory with NaN, a tenth of a step: every kernel writes all that it makes.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.set_float32_matmul_precision("highest")

@@ -6,9 +6,10 @@ order. What the first rank alone has, or gets, is None at the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -22,6 +23,7 @@ from atoll.numerics.tensors import Allocate, part_leaves
 from atoll.train.rank_wire import FIRST, on_wire, wire_device, words_of
 from atoll.train.shard_cuts import UNIT, Cuts
 
+T = TypeVar("T")
 _HASH_BYTES = 32
 
 
@@ -52,6 +54,18 @@ class Group:
         self.names.add(name)
         if part.numel():
             self.parts[name] = part
+
+
+def hand_out_rows(cuts: Cuts, name: str, tensor: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """This rank's rows of the first one's tensor, which are its own: the tensor can go."""
+    mine = cuts.part(name, dist.get_rank())
+    if tensor is None:
+        nothing = torch.empty(mine, dtype=dtype)
+        return _received(mine, dtype, FIRST) if nothing.numel() else nothing
+    for other in range(FIRST + 1, dist.get_world_size()):
+        if prod(cuts.part(name, other)):
+            dist.send(words_of(on_wire(tensor[cuts.rows(name, other)])), other)
+    return tensor[cuts.rows(name, FIRST)].clone()
 
 
 def hand_out(group: Group, name: str, tensor: Tensor | None, allocate: Allocate) -> None:
@@ -112,7 +126,7 @@ def hashes(group: Group, prefix: str) -> list[bytes] | None:
 def gathered(group: Group, name: str) -> Tensor:
     """The whole tensor, at every rank, where the group's wire reads it."""
     out = torch.empty(group.cuts.shapes[name], dtype=torch.float32, device=wire_device())
-    _gather(out, group.cuts, name, group.parts.get(name))
+    gather_rows(out, group.cuts, name, group.parts.get(name))
     return out
 
 
@@ -130,21 +144,25 @@ def gathered_frozen(group: Group, names: Sequence[str], ops: Ops) -> Frozen:
         part, rows = group.parts.get(name), slice(first, first + width)
         made = (None, None) if part is None else ops.freeze([part]).parts
         for out, values in zip((high, step), made, strict=True):
-            _gather(out[rows], cuts, name, values)
+            gather_rows(out[rows], cuts, name, values)
         first += width
     return Frozen((high.to(ops.device), step.to(ops.device)), widths)
 
 
-class LazilyFrozen(Mapping[str, Frozen]):
-    """Frozen linears, gathered each time that they are asked for, and let go with whoever asked."""
+class Lazily(Mapping[str, T]):
+    """What is gathered each time that it is asked for, and let go with whoever asked.
 
-    def __init__(
-        self, make: Callable[[Sequence[str]], Frozen], names: Mapping[str, Sequence[str]]
-    ) -> None:
+    Args:
+        names: of what there is.
+    """
+
+    def __init__(self, make: Callable[[str], T], names: Collection[str]) -> None:
         self._make, self._names = make, names
 
-    def __getitem__(self, name: str) -> Frozen:
-        return self._make(self._names[name])
+    def __getitem__(self, name: str) -> T:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._make(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -184,7 +202,7 @@ def _leaves(group: Group, name: str, prefix: str, rank: int) -> bytes:
     return b"".join(part_leaves(f"{prefix}{name}", cuts.shapes[name], part.to(CPU), first))
 
 
-def _gather(out: Tensor, cuts: Cuts, name: str, mine: Tensor | None) -> None:
+def gather_rows(out: Tensor, cuts: Cuts, name: str, mine: Tensor | None) -> None:
     """Fills a tensor with all ranks' rows of a tensor of as many."""
     rank = dist.get_rank()
     for other in range(dist.get_world_size()):

@@ -34,10 +34,10 @@ from atoll.numerics.tensors import Allocate
 from atoll.protocol.method_spec import InnerSpec
 from atoll.protocol.model_spec import ModelSpec
 from atoll.train.mapped_tensors import MappedTensors
-from atoll.train.rank_base import headers, received_base, tensors_of
+from atoll.train.rank_base import BaseRows, headers, received_base, tensors_of
 from atoll.train.rank_shards import (
     Group,
-    LazilyFrozen,
+    Lazily,
     gathered,
     gathered_frozen,
     hand_out,
@@ -62,12 +62,15 @@ class Rank:
 
     Attributes:
         groups: by the first rank's numbers.
-        most_bytes: of all that was held at once, after any order.
+        base: what adapters are added to; of one in rows the first rank's view of it, which asks
+            all ranks. base_rows: this rank's of that one.
+        most_bytes: of all that was held at once, after any order, but for what lies apart.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.groups: dict[int, Group] = {}
         self.base: Base | None = None
+        self.base_rows: BaseRows | None = None
         self.most_bytes = 0
         self._device = device
         self._apart: dict[int, Allocate] = {}
@@ -80,7 +83,8 @@ class Rank:
 
     def note_bytes(self) -> None:
         """Groups may share tensors, which are there once."""
-        held = {id(t): t for group in self.groups.values() for t in group.parts.values()}
+        groups = [group for number, group in self.groups.items() if number not in self._apart]
+        held = {id(t): t for group in groups for t in group.parts.values()}
         size = sum(t.numel() * t.element_size() for t in held.values())
         self.most_bytes = max(self.most_bytes, size)
 
@@ -94,6 +98,14 @@ class Rank:
         self.groups[number] = Group(Cuts.of(shapes, whole, dist.get_world_size()))
         if apart:
             self._apart[number] = self._beside(Path(apart))
+
+    def new_base(self, scale: float) -> None:
+        """One in rows, as yet without any, in place of the one before."""
+        self.base, self.base_rows = None, BaseRows(scale, self._device)
+
+    def whole_base(self, base: Base | None) -> None:
+        """One that every rank has whole, or none, in place of the one before."""
+        self.base, self.base_rows = base, None
 
     def copy(self, number: int, of: int) -> None:
         """Another group of the same tensors."""
@@ -120,6 +132,8 @@ class Rank:
         """Leaves the gradients of a batch in a new group; its losses, for the first rank."""
         held = self.groups[params]
         self.groups[sums] = Group(held.cuts)
+        if self.base_rows is not None:
+            recipe = replace(recipe, base=self.base_rows.base())
         values, recipe = gathered_params(held, recipe)
         # By the reference another rank computes it, so that what one does wrongly is found.
         shift = 1 if is_reference(recipe.ops) else 0
@@ -206,10 +220,8 @@ def _follow(rank: Rank, document: Document) -> None:
             rank.get(document["group"], document["name"])
         case "hash":
             rank.hashes(document["group"], document["prefix"])
-        case "base":
-            rank.base = received_base(document)
-        case "no base":
-            rank.base = None
+        case "base" | "no base" | "new base" | "base piece" | "get base":
+            _follow_base(rank, document)
         case "gradients":
             recipe = _recipe_of(document["recipe"], rank.base)
             given = _received_input(document)
@@ -220,6 +232,20 @@ def _follow(rank: Rank, document: Document) -> None:
             _follow_optimise(rank, document)
         case "bytes":
             dist.gather(bytes_of(rank), dst=FIRST)
+
+
+def _follow_base(rank: Rank, document: Document) -> None:
+    match document["kind"]:
+        case "base":
+            rank.whole_base(received_base(document))
+        case "no base":
+            rank.whole_base(None)
+        case "new base":
+            rank.new_base(document["scale"])
+        case "base piece":
+            rows_of(rank).take(document["name"], document["piece"])
+        case "get base":
+            rows_of(rank).gathered(document["name"])
 
 
 def _follow_optimise(rank: Rank, document: Document) -> None:
@@ -234,8 +260,16 @@ def _follow_optimise(rank: Rank, document: Document) -> None:
 
 
 def bytes_of(rank: Rank) -> Tensor:
-    """As it is sent."""
-    return torch.tensor([rank.most_bytes], device=wire_device())
+    """The most that was held, and of a base in rows; as it is sent."""
+    of_base = 0 if rank.base_rows is None else rank.base_rows.bytes
+    return torch.tensor([rank.most_bytes, of_base], device=wire_device())
+
+
+def rows_of(rank: Rank) -> BaseRows:
+    """Of the base, which is in rows."""
+    if rank.base_rows is None:
+        raise RuntimeError("this rank has no rows of a base")
+    return rank.base_rows
 
 
 # --- what a step reads ---
@@ -327,8 +361,11 @@ def gathered_params(held: Group, recipe: Recipe) -> tuple[Tensors, Recipe]:
         for names in groups_of(recipe.model)
         if names[0] in shapes
     }
-    make = partial(gathered_frozen, held, ops=recipe.ops)
-    rounded: Mapping[str, Frozen] = LazilyFrozen(make, linears)
+
+    def make(name: str) -> Frozen:
+        return gathered_frozen(held, linears[name], recipe.ops)
+
+    rounded: Mapping[str, Frozen] = Lazily(make, linears)
     if not recipe.memory.recomputes_layers:
         rounded = dict(rounded.items())
     inside = {name for names in linears.values() for name in names}

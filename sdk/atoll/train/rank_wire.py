@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,11 +21,9 @@ from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]  # theirs
 
 from atoll.nested import loads
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 
 FIRST: Final = 0
 """The rank of the process that trains or replays."""
-GPUS_VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
 GLOO, NCCL = "gloo", "nccl"
 _INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 Document: TypeAlias = dict[str, Any]
@@ -74,10 +73,11 @@ def leave() -> None:
             dist.destroy_process_group()
 
 
-def backend_of(ranks: int) -> str:
-    """What so many ranks of this machine speak by; two that share a GPU cannot speak by NCCL."""
-    is_on_gpus = os.environ.get(DEVICE_VARIABLE, "cpu") != "cpu" and torch.cuda.is_available()
-    return NCCL if is_on_gpus and ranks <= torch.cuda.device_count() else GLOO
+def backend_of(gpus: Sequence[str]) -> str:
+    """What ranks speak by that have these GPUs of a host, or none; two that share one cannot speak
+    by NCCL.
+    """
+    return NCCL if gpus and len(set(gpus)) == len(gpus) else GLOO
 
 
 def on_wire(tensor: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from atoll.storage.local import LocalStore
 from atoll.train.course import open_course
 from atoll.train.earlier import EarlierRound
 from atoll.train.memory_room import holds_here, seat_allocator
+from atoll.train.open_base import open_base_of_ranks
 from atoll.train.stored_states import read_global_state
 
 NO_DOMAIN: Final = Domain(0, Address("0x" + "00" * 20))
@@ -86,7 +87,12 @@ def course_of(task: TrainTask, store: LocalStore) -> Course:
     """What a task's steps follow from. Raises as `train_round`."""
     manifest = task.manifest
     course = open_course(
-        manifest, data_seed=task.data_seed, seat=task.seat, round=task.round_id.round, store=store
+        manifest,
+        data_seed=task.data_seed,
+        seat=task.seat,
+        round=task.round_id.round,
+        store=store,
+        base_of=open_base_of_ranks,
     )
     if not manifest.codec.carries_params:
         return course

@@ -36,7 +36,7 @@ from atoll.protocol.types import Digest
 _NEXT_STEP = (
     "test this machine's memory and processor (memtest86+, stress-ng --verify), run them at their "
     "rated clocks; ATOLL_KERNELS=eager trains without compiled kernels, more slowly, and "
-    "ATOLL_DEVICE=cpu without a GPU"
+    "ATOLL_DEVICES=cpu without a GPU"
 )
 
 

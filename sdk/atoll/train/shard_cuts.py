@@ -57,6 +57,15 @@ class Cuts:
             ]
         return cls(shapes, {name: ends[name] for name in shapes})
 
+    @classmethod
+    def evenly(cls, shapes: Mapping[str, Shape], size: int) -> Cuts:
+        """As evenly as rows allow, wherever chunks that are hashed end: for what nobody hashes."""
+        ends = {
+            name: tuple(shape[0] * rank // size for rank in range(size + 1))
+            for name, shape in shapes.items()
+        }
+        return cls(shapes, ends)
+
     @cached_property
     def names(self) -> list[str]:
         """Ascending, as they are hashed."""

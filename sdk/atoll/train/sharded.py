@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
@@ -23,6 +23,7 @@ from torch import Tensor
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.frozen_base import Base
 from atoll.numerics.gradients import BatchGradients, StepInput
+from atoll.numerics.kernels.interface import Frozen
 from atoll.numerics.optimisers import OtherBits
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.shards import Held, Shape
@@ -30,12 +31,13 @@ from atoll.numerics.state_layout import optimiser_of
 from atoll.numerics.step import OptimiserStep, ShardedParams
 from atoll.protocol.method_spec import InnerSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS
-from atoll.train.rank_base import base_document, send_base
+from atoll.train.rank_base import base_document, lazy_base, piece_document, send_base
 from atoll.train.rank_steps import (
     Rank,
     bytes_of,
     is_reference,
     recipe_document,
+    rows_of,
     send_batch,
     step_document,
 )
@@ -65,6 +67,8 @@ class Leader:
     ) -> None:
         self.rank = Rank(device)
         self._ended, self._is_over = ended, False
+        self._base_key: Hashable = None
+        self._base_view: Base | None = None
         self._numbers, self._live, self._dropped = count(1), set[int](), list[int]()
         self._one_at_a_time, self._stop = threading.RLock(), threading.Event()
         self.heard = time.monotonic()
@@ -125,23 +129,68 @@ class Leader:
         if base is self.rank.base:
             return
         if base is None:
-            self.order("no base", lambda rank: setattr(rank, "base", None))
+            self.order("no base", lambda rank: rank.whole_base(None))
             return
 
         def send(rank: Rank) -> None:
             send_base(base)
-            rank.base = base
+            rank.whole_base(base)
 
         self.order("base", send, **base_document(base))
 
+    def base_in_rows(
+        self,
+        key: Hashable,
+        pieces: Callable[[], Iterator[tuple[str, Frozen | Tensor]]],
+        scale: float,
+    ) -> Base:
+        """One of which every rank has rows; what is read of it here is gathered, each time.
+
+        Args:
+            key: of what it is: that of the one before is not handed out again.
+            pieces: gives `frozen_pieces`, whose errors it raises.
+
+        Raises:
+            RankEnded: a rank is gone.
+        """
+        if self._base_view is not None and self.rank.base is self._base_view:
+            if self._base_key == key:
+                return self._base_view
+            self._base_view = None
+        self.order("new base", lambda rank: rank.new_base(scale), scale=scale)
+        for name, piece in pieces():
+            self._hand_out(name, piece)
+        names = rows_of(self.rank).names
+        self.rank.base = self._base_view = lazy_base(names, self._base_piece, scale)
+        self._base_key = key
+        return self._base_view
+
+    def _hand_out(self, name: str, piece: Frozen | Tensor) -> None:
+        document = piece_document(piece)
+        self.order(
+            "base piece",
+            lambda rank: rows_of(rank).take(name, document, piece),
+            name=name,
+            piece=document,
+        )
+
+    def _base_piece(self, name: str) -> tuple[Tensor, ...]:
+        return self.order("get base", lambda rank: rows_of(rank).gathered(name), name=name)
+
     def most_bytes(self) -> list[int]:
         """That each rank has held at once."""
+        return [most for most, _ in self._bytes()]
 
-        def collect(rank: Rank) -> list[int]:
+    def base_bytes(self) -> list[int]:
+        """That each rank holds of a base in rows."""
+        return [of_base for _, of_base in self._bytes()]
+
+    def _bytes(self) -> list[list[int]]:
+        def collect(rank: Rank) -> list[list[int]]:
             mine = bytes_of(rank)
             rows = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
             dist.gather(mine, rows, dst=FIRST)
-            return [int(row) for row in rows]
+            return [row.tolist() for row in rows]
 
         return self.order("bytes", collect)
 

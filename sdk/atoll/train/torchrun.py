@@ -1,4 +1,7 @@
-"""What torchrun tells a process that it started: its rank, and where all ranks meet. No torch."""
+"""What torchrun tells a process that it started: its rank, and where all ranks meet. No torch.
+
+Rule of this file: torchrun starts a rank for each device that its host has by the config.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import os
 from dataclasses import dataclass
 from typing import Final, Self
 
-RANKS_OF_TORCHRUN: Final = 0
-"""In place of a number of ranks: those that torchrun started, on however many hosts."""
+from atoll.errors import ConfigError
+
+LEADS_VARIABLE: Final = "ATOLL_LEADS_TORCHRUN"
+"""Set in the one process that leads the ranks which torchrun started, on however many hosts."""
 _RUN: Final = "TORCHELASTIC_RUN_ID"
 """Set by torchrun alone, while a batch system may set `RANK` and `WORLD_SIZE` of its own."""
 
@@ -43,3 +48,18 @@ class Torchrun:
             address=variables["MASTER_ADDR"],
             port=int(variables["MASTER_PORT"]),
         )
+
+    @classmethod
+    def led(cls) -> Self | None:
+        """This process, where it leads the ranks that torchrun started."""
+        return cls.here() if os.environ.get(LEADS_VARIABLE) else None
+
+    def require_ranks(self, devices: int) -> None:
+        """Raises ConfigError where this host has another number of devices than ranks."""
+        if devices != self.host_size:
+            raise ConfigError(
+                f"torchrun has started {self.host_size} ranks on this host, and the config names "
+                f"{devices} devices of it",
+                next_step=f"start it with --nproc-per-node {devices}, or name as many devices "
+                "under [machine]",
+            )

@@ -12,7 +12,7 @@ from atoll.service.worker import Worker
 
 
 async def test_a_worker_s_ranks_end_with_it() -> None:
-    worker = Worker(ranks=3)
+    worker = Worker(devices=("cpu",) * 3)
     try:
         is_same, followers = await worker.run(rank_tasks.SHARED())
         assert is_same

@@ -33,15 +33,16 @@ data_dir = "data"
 
 @contextmanager
 def hosts(
-    folder: Path, meeting: str, ranks: Sequence[int], **variables: str
+    folder: Path, meeting: str, ranks: Sequence[int], devices: str = "", **variables: str
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     """An agent for each host, with so many ranks; all are over in the end.
 
     Args:
         meeting: how the agents find each other.
+        devices: of each host, as a config names them; empty names none.
     """
     config = folder / "config.toml"
-    config.write_text(CONFIG)
+    config.write_text(CONFIG + (f"[machine]\ndevices = {devices}\n" if devices else ""))
     port = free_port()
     environment = {
         **os.environ,
@@ -95,7 +96,7 @@ def test_ranks_of_two_hosts_have_the_bits_of_one(tmp_path: Path) -> None:
 
 
 def test_a_killed_rank_ends_all_and_torchrun_starts_them_anew(tmp_path: Path) -> None:
-    with hosts(tmp_path, "c10d", (1, 1), **{WAITS: "1"}) as agents:
+    with hosts(tmp_path, "c10d", (1, 1), '["cpu"]', **{WAITS: "1"}) as agents:
         for _ in range(3000):
             if len(lines(tmp_path)) == 2:
                 break
@@ -105,6 +106,14 @@ def test_a_killed_rank_ends_all_and_torchrun_starts_them_anew(tmp_path: Path) ->
         for agent in agents:
             assert agent.wait(300) == 0, logs(tmp_path)
     assert lines(tmp_path) == [[True, 2]] * 4, logs(tmp_path)
+
+
+def test_a_host_with_other_devices_than_ranks_ends_with_what_to_do(tmp_path: Path) -> None:
+    with hosts(tmp_path, "static", (1, 2), '["cpu"]') as agents:
+        assert agents[1].wait(300) != 0
+    said = (tmp_path / "host-1.log").read_text()
+    assert "torchrun has started 2 ranks on this host, and the config names 1 devices" in said
+    assert "--nproc-per-node 1" in said
 
 
 def children(pid: int) -> list[int]:

@@ -14,8 +14,12 @@ from pathlib import Path
 import pytest
 from tests.integration.service import worker_tasks
 
-from atoll.errors import NotFound
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.errors import ConfigError, NotFound
+from atoll.numerics.kernels.devices import GPUS_VARIABLE, Devices
+from atoll.numerics.kernels.variables import DEVICES_VARIABLE
+from atoll.service.config import ServiceConfig
+from atoll.service.devices import devices_of
+from atoll.service.machine_section import MachineSection
 from atoll.service.task import Task
 from atoll.service.worker import GIVES_WAY, Worker, WorkerDied
 
@@ -53,7 +57,7 @@ async def test_a_killed_worker_is_an_error_and_the_next_call_works(worker: Worke
 async def test_what_a_gpu_refused_is_done_on_the_cpu_and_the_log_says_why(
     task: Task[[], str | None], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    worker = Worker(device="cuda")
+    worker = Worker(devices=("cuda:0", "cuda:1"))
     try:
         pid, _ = await worker.run(worker_tasks.DESCRIBE())
         assert await worker.run(task()) == "cpu"
@@ -63,22 +67,39 @@ async def test_what_a_gpu_refused_is_done_on_the_cpu_and_the_log_says_why(
         with pytest.raises(RuntimeError, match="cannot be multiplied"):
             await worker.run(worker_tasks.FAIL_ELSEWHERE())
         assert "the GPU failed" not in capfd.readouterr().err
-        assert await worker.run(worker_tasks.DEVICE()) == "cuda"  # for whatever else is asked for
+        # For whatever else is asked for.
+        assert await worker.run(worker_tasks.DEVICE()) == "cuda:0,cuda:1"
         assert (await worker.run(worker_tasks.DESCRIBE()))[0] == pid
     finally:
         worker.kill()
 
 
-async def test_the_device_is_the_worker_s_and_else_what_the_environment_says(
+async def test_the_devices_are_the_worker_s_and_else_what_the_environment_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(DEVICE_VARIABLE, "cpu")
-    for chosen, found in ((None, "cpu"), ("cuda", "cuda")):
-        worker = Worker(device=chosen)
+    monkeypatch.setenv(DEVICES_VARIABLE, "cpu")
+    for chosen, found in ((None, "cpu"), ("all", "all"), (("cpu", "cpu"), "cpu,cpu")):
+        worker = Worker(devices=chosen)
         try:
             assert await worker.run(worker_tasks.DEVICE()) == found
         finally:
             worker.kill()
+
+
+@pytest.mark.parametrize("devices", ["all", ("cuda:0", "cuda:1")])
+async def test_gpus_that_are_not_there_are_an_error_before_anything_is_done(
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(GPUS_VARIABLE, "")  # as of a machine without any
+    worker = Worker(devices=devices)
+    config = ServiceConfig.model_construct(machine=MachineSection(devices=devices))
+    try:
+        with pytest.raises(ConfigError, match="this machine has no") as caught:
+            await devices_of(config, worker, None)
+        step = caught.value.next_step or ""
+        assert "nvidia-smi" in step or "driver" in step
+    finally:
+        worker.kill()
 
 
 async def test_a_process_that_died_with_nothing_to_do_costs_no_call(worker: Worker) -> None:

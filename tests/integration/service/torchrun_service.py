@@ -18,7 +18,6 @@ from tests.integration.service import rank_tasks
 from atoll.service.config import ServiceConfig
 from atoll.service.main import main
 from atoll.service.worker import Worker
-from atoll.train.torchrun import RANKS_OF_TORCHRUN
 
 SAYS: Final = "ATOLL_TEST_SAYS"
 """The file."""
@@ -28,7 +27,7 @@ WAITS: Final = "ATOLL_TEST_WAITS"
 
 async def serve(_: ServiceConfig) -> None:
     for _ in range(2):  # a second worker leads the ranks that the first one led
-        worker = Worker(ranks=RANKS_OF_TORCHRUN)
+        worker = Worker(leads=True)
         try:
             say(*await worker.run(rank_tasks.ON_HOSTS()))
         finally:

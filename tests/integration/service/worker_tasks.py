@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from atoll.errors import NotFound
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.numerics.kernels.variables import DEVICES_VARIABLE
 from atoll.service.task import Task
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
@@ -57,21 +57,21 @@ def read(root: str, file: bytes) -> int:
 
 @DEVICE.runs
 def device() -> str | None:
-    return os.environ.get(DEVICE_VARIABLE)
+    return os.environ.get(DEVICES_VARIABLE)
 
 
 @RUN_OUT_OF_GPU_MEMORY.runs
 def run_out_of_gpu_memory() -> str | None:
     import torch
 
-    if device() == "cuda":
+    if device() != "cpu":
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
     return device()
 
 
 @FIND_NO_DRIVER.runs
 def find_no_driver() -> str | None:
-    if device() == "cuda":
+    if device() != "cpu":
         raise RuntimeError("Found no NVIDIA driver on your system.")
     return device()
 

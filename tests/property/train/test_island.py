@@ -26,7 +26,7 @@ from atoll.lab.differential import LabResult, LabRun, Setting, expected_digest, 
 from atoll.numerics import optimisers
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.gradients import BatchGradients, StepInput, batch_gradients
-from atoll.numerics.kernels.variables import RANKS_VARIABLE
+from atoll.numerics.kernels.variables import DEVICES_VARIABLE
 from atoll.numerics.memory_plan import LEAN, RECOMPUTING, ROOMY, MemoryPlan
 from atoll.numerics.optimisers import Stepped, Update
 from atoll.numerics.schedule import Recipe
@@ -134,6 +134,20 @@ class TestAnyNumberOfRanks:
             alone = step_in_place(alone, given(step), how).state
             held = step_in_place(held, given(step), how).state
             assert state_roots(held) == state_roots(alone)
+
+    @pytest.mark.parametrize("memory", [ROOMY, RECOMPUTING], ids=["roomy", "by layer"])
+    def test_more_ranks_than_micro_batches_are_of_use_for_memory(
+        self, ranks: Island, memory: MemoryPlan
+    ) -> None:
+        plain = recipe(1)
+        inner = plain.inner.model_copy(update={"batch": 1, "micro_batch": 1, "lanes": 1})
+        how = replace(plain, inner=inner, memory=memory)
+        few = replace(given(), batch=given().batch[:1])
+        state = start_of(how, None)
+        alone = inner_step(state, few, how)
+        beside = inner_step(shared(ranks, state, how), few, how)
+        assert roots_of(beside) == roots_of(alone)
+        assert beside.loss == alone.loss
 
     def test_moments_in_files_have_the_same_bits(self, ranks: Island, tmp_path: Path) -> None:
         how = replace(recipe(2), memory=LEAN)
@@ -340,7 +354,7 @@ def test_ranks_that_end_again_and_again_are_left_alone(
         raise RuntimeError("connection closed by peer")
 
     starts: list[int] = []
-    monkeypatch.setattr(island, "_Started", lambda ranks, _: starts.append(ranks) or broken())
+    monkeypatch.setattr(island, "_Started", lambda ranks, *_: starts.append(ranks) or broken())
     how = recipe(1)
     state = start_of(how, None)
     held = again_where_ranks_end(lambda: shared(two, state, how))
@@ -352,11 +366,10 @@ def test_ranks_that_end_again_and_again_are_left_alone(
 @pytest.fixture
 def two_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Island]:
     """This process's own, as a worker of two ranks has them."""
-    monkeypatch.setenv(RANKS_VARIABLE, "2")
-    island._island.cache_clear()
+    monkeypatch.setenv(DEVICES_VARIABLE, "cpu,cpu")
+    monkeypatch.setattr(island, "_islands", {})
     yield island.island_here()
     island.island_here().end()
-    island._island.cache_clear()
 
 
 @pytest.fixture
@@ -416,12 +429,10 @@ def test_ranks_share_the_memory_of_a_machine(job: Job, monkeypatch: pytest.Monke
     rooms: list[tuple[int, int]] = []
     monkeypatch.setattr(memory_room, "room_on", lambda _: 1000)
     monkeypatch.setattr(memory_room, "plan_for", lambda _, *how: rooms.append(how) or ROOMY)
-    for ranks in ("1", "4", "", "many"):
-        monkeypatch.setenv(RANKS_VARIABLE, ranks)
-        island._island.cache_clear()
+    for devices in ("cpu", "cpu,cpu,cpu,cpu", ""):
+        monkeypatch.setenv(DEVICES_VARIABLE, devices)
         assert memory_room.plan_here(job.manifest) == ROOMY
-    island._island.cache_clear()
-    assert rooms == [(1000, 1), (250, 4), (1000, 1), (1000, 1)]
+    assert rooms == [(1000, 1), (250, 4), (1000, 1)]
 
 
 LEADER = """

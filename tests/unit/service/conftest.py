@@ -28,7 +28,6 @@ def context(tmp_path: Path) -> Any:
             role="provider",
             owner=None,
             reward_address=None,
-            ranks=1,
         ),
         follower=SimpleNamespace(views={}, confirmed=0),
         chain=Chain(),
@@ -40,5 +39,6 @@ def context(tmp_path: Path) -> Any:
         worker=Worker(),
         spare_worker=Worker(),
         game_worker=Worker(),
+        ranks=1,
         journal=Journal(tmp_path / "journal.sqlite"),
     )

@@ -8,7 +8,14 @@ import pytest
 from pydantic import ValidationError
 
 from atoll.errors import ConfigError
-from atoll.service.config import FeeConfig, GatewaySection, ServiceConfig, read_config, read_layers
+from atoll.service.config import (
+    VARIABLES,
+    FeeConfig,
+    GatewaySection,
+    ServiceConfig,
+    read_config,
+    read_layers,
+)
 from atoll.service.role import run_role
 from atoll.storage import GatewayConfig
 
@@ -54,6 +61,18 @@ def test_relative_paths_are_beside_the_file(tmp_path: Path) -> None:
             "[gateway]",
             f'owner = "0x{"77" * 20}"\nreward_address = "0x{"77" * 20}"\n[gateway]',
             "an owner names who is paid by itself",
+        ),
+        ("[gateway]", 'device = "cuda"\n[gateway]', "there is no device"),
+        ("[gateway]", "ranks = 2\n[gateway]", "there is no ranks"),
+        ("[gateway]", '[machine]\ndevices = "cuda"\n[gateway]', 'should be "all" or a list'),
+        ("[gateway]", "[machine]\ndevices = 2\n[gateway]", 'should be "all" or a list'),
+        ("[gateway]", "[machine]\ndevices = [0]\n[gateway]", 'should be "all" or a list'),
+        ("[gateway]", "[machine]\ndevices = []\n[gateway]", "0 devices are named"),
+        ("[gateway]", '[machine]\ndevices = ["gpu"]\n[gateway]', "'gpu' is no device"),
+        (
+            "[gateway]",
+            '[machine]\ndevices = ["cuda:0", "cuda:0"]\n[gateway]',
+            "cuda:0 is named twice",
         ),
         ("[1, 2]", '"some"', "jobs"),
         ('data_dir = "data"', "", "data_dir"),
@@ -198,3 +217,20 @@ def test_what_a_bond_may_be_bid_for_is_a_part_of_what_it_is_worth() -> None:
     for worth in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValidationError):
             FeeConfig(token_in_coin=worth)
+
+
+@pytest.mark.parametrize(
+    ("said", "devices"),
+    [
+        ("machine.devices=all", "all"),
+        ('machine.devices=["cuda:1", "cuda:0"]', ("cuda:1", "cuda:0")),
+        ('machine.devices=["cpu", "cpu"]', ("cpu", "cpu")),
+    ],
+)
+def test_devices_are_all_or_a_list(tmp_path: Path, said: str, devices: object) -> None:
+    path = written(tmp_path, GOOD)
+    assert read_config(ServiceConfig, path).machine.devices is None
+    assert read_config(ServiceConfig, path, [said]).machine.devices == devices
+    name, _, value = said.partition("=")
+    variables = {f"{VARIABLES}{name.replace('.', '__').upper()}": value}
+    assert read_config(ServiceConfig, path, (), variables).machine.devices == devices

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from atoll.chain.keys import create_key
 from atoll.errors import ConfigError
@@ -18,7 +20,7 @@ from atoll.protocol.bls_library import InUse
 from atoll.protocol.types import BlockRef, Digest
 from atoll.service.config import GatewaySection
 from atoll.service.doctor import chain_checks, examine, file_checks, machine_checks
-from atoll.service.doctor.findings import Finding, Level
+from atoll.service.doctor.findings import Finding, Level, ok
 from atoll.service.doctor.gateway_checks import check_gateway
 from atoll.service.doctor.subject import Subject
 from atoll.service.lock import hold_folder
@@ -167,9 +169,29 @@ def test_few_open_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_slow_kernels_are_told_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = reference_engine()
     monkeypatch.setattr("atoll.numerics.kernels.engine.make_engine", lambda device: slow)
-    for device, wanted in (("cpu", "C compiler (gcc or clang), then"), ("cuda", "PyTorch 2.10")):
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    for device, wanted in (("cpu", "C compiler (gcc or clang), then"), ("cuda:1", "PyTorch 2.10")):
         (finding,) = machine_checks._check_kernels(device)
         assert finding.level is Level.WARNING and wanted in (finding.next_step or "")
+
+
+def test_each_device_is_tried_and_one_that_is_not_there_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(machine_checks, "_check_kernels", lambda name: [ok("kernels", name)])
+    for devices, wanted in (
+        (None, ["a rank on cpu", "cpu"]),
+        (("cpu", "cpu"), ["2 ranks on cpu, cpu", "cpu"]),
+        (("cuda:1",), ["a rank on cuda:1", "cuda:1"]),
+        ("all", ["2 ranks on cuda:0, cuda:1", "cuda:0", "cuda:1"]),
+    ):
+        _, *found = machine_checks.check_torch(Subject(devices=devices))
+        assert [each.text for each in found] == wanted
+    _, missing = machine_checks.check_torch(Subject(devices=("cuda:0", "cuda:2")))
+    assert (missing.level, "no cuda:2" in missing.text) == (Level.FAILURE, True)
+    assert "nvidia-smi" in (missing.next_step or "")
 
 
 @pytest.mark.parametrize("reason", [None, "arkworks and py-ecc differ in keys"])
@@ -182,7 +204,7 @@ def test_what_signs_in_bls_is_named(monkeypatch: pytest.MonkeyPatch, reason: str
 
 
 def test_this_machines_kernels_are_accepted() -> None:
-    assert levels(machine_checks.check_torch(Subject())) == [Level.OK, Level.OK]
+    assert levels(machine_checks.check_torch(Subject())) == [Level.OK] * 3
 
 
 async def test_a_gateway_that_its_public_url_leads_to(unused_tcp_port: int) -> None:

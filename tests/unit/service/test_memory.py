@@ -14,8 +14,9 @@ from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 from atoll.job.plan import filled
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
-from atoll.numerics.memory_plan import LEAN, PLANS, RECOMPUTING
+from atoll.numerics.memory_plan import LEAN, PLANS, RECOMPUTING, ROOMY
 from atoll.numerics.state_layout import param_count
+from atoll.protocol.families import LINEARS
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.model_spec import LoraSpec
 from atoll.train import memory_limit
@@ -132,6 +133,58 @@ def test_the_text_has_what_each_of_several_ranks_takes() -> None:
         ]
 
 
+def test_the_text_has_what_adapters_take_at_each_of_several_ranks() -> None:
+    billion = preset("llama-1b")
+    assert billion.model is not None
+    found = rows("base")
+    assert [row[0] for row in found] == ["1B", "7B", "8B", "70B"]
+    lora = LoraSpec(rank=8, alpha="8", targets=tuple(LINEARS))
+    shapes: list[dict[str, Any]] = [{}, SEVEN, LARGE, SEVENTY]
+    for shape, (_, *said_of) in zip(shapes, found, strict=True):
+        job = billion.but({"model": {**billion.model.model_dump(), **shape}})
+        manifest = manifest_of(job).model_copy(update={"lora": lora})
+        sizes = [rank_bytes(manifest, ranks, RECOMPUTING) for ranks in (1, 4, 8, 32)]
+        assert sizes == sorted(sizes, reverse=True)
+        sizes.append(rank_bytes(manifest, 8))
+        assert said_of == [f"{size / 1e9:.3g} GB" for size in sizes]
+
+
+def test_what_is_said_of_adapters_bounds_what_was_seen() -> None:
+    steps = {"inner.steps": 8, "inner.segment": 8, "inner.batch": 4, "inner.micro_batch": 1}
+    shape = {"model.seq": 32, "model.layers": 4, "inner.lanes": 4} | steps
+    lora = LoraSpec(rank=8, alpha="8", targets=tuple(LINEARS))
+    manifest = manifest_of(preset("llama-1b").but(shape)).model_copy(update={"lora": lora})
+    found = rows("ranks with adapters")
+    assert [row[0] for row in found] == ["1", "2", "3", "4"]
+    for ranks, of_base, _, first, others, said_of in found:
+        assert said_of == f"{rank_bytes(manifest, int(ranks), RECOMPUTING) / 1e9:.2f} GB"
+        held, *seen = (float(c.removesuffix(" GB")) for c in (of_base, first, others) if c != "-")
+        assert held == pytest.approx(_Sizes(manifest).frozen / int(ranks) / 1e9, abs=0.001)
+        assert all(held < peak < float(said_of.removesuffix(" GB")) for peak in seen)
+
+
+def test_a_base_is_in_rows_where_layers_are_computed_again_and_nothing_is_sampled() -> None:
+    lora = LoraSpec(rank=8, alpha="8", targets=tuple(LINEARS))
+    manifest = manifest_of(preset("llama-1b")).model_copy(update={"lora": lora})
+    base = _Sizes(manifest).frozen
+    alone, four = (_Sizes(manifest, ranks) for ranks in (1, 4))
+    assert alone._base(RECOMPUTING) - four._base(RECOMPUTING) == base - -(-base // 4)
+    assert alone._base(ROOMY) == four._base(ROOMY)
+    task = manifest.model_copy(update={"task": object()})
+    assert _Sizes(task, 4)._base(RECOMPUTING) == alone._base(RECOMPUTING)
+
+
+def test_a_lane_s_sum_is_kept_by_ranks_that_have_whole_lanes() -> None:
+    """Others send each micro-batch's gradients as they come."""
+    lanes = manifest_of(preset("gpt2-small"), inner__batch=8, inner__lanes=4)
+    one = manifest_of(preset("gpt2-small"), inner__batch=8)
+    shares = {ranks: _Sizes(lanes, ranks)._share(_Sizes(lanes).model) for ranks in (4, 5)}
+    more = {r: rank_bytes(lanes, r) - rank_bytes(one, r) for r in (4, 5)}
+    # With lanes there are two sums of a rank's rows; the optimiser can be fuller than both.
+    assert more[5] <= shares[5]
+    assert shares[4] < more[4] <= shares[4] + _Sizes(lanes).model
+
+
 def test_measured_shares_hold_the_bar() -> None:
     """And what each rank was seen to take is no more than is said of it, nor much less."""
     count = param_count(manifest_of(BENCH).model)
@@ -142,6 +195,29 @@ def test_measured_shares_hold_the_bar() -> None:
         assert float(share) == pytest.approx(size * int(ranks) / (1.15 * 16 * count), abs=0.006)
         assert float(share) <= 1
         assert all(float(p.removesuffix(" GB")) * 1e9 > size for p in peaks_seen if p != "-")
+
+
+def test_what_is_said_of_ranks_bounds_what_was_seen_at_two_sizes() -> None:
+    """And by no more than half of it, which an embedding that is large beside its layers needs."""
+    steps = {"inner.steps": 8, "inner.segment": 8, "inner.batch": 4, "inner.micro_batch": 1}
+    shape = {"model.seq": 32, "inner.lanes": 4} | steps
+    sizes = {
+        "124M": manifest_of(preset("gpt2-small").but(shape)),
+        "187M": manifest_of(preset("llama-1b").but(shape | {"model.layers": 2})),
+    }
+    assert param_count(sizes["187M"].model) == 187_181_056
+    plans = {"all in memory": ROOMY, "layers again": RECOMPUTING, "moments in files": LEAN}
+    found = rows("measured")
+    assert {row[0].partition(", ")[0] for row in found} == set(sizes)
+    for name, *cells in found:
+        size, _, plan = name.partition(", ")
+        for ranks, cell in enumerate(cells, 1):
+            if cell == "-":
+                continue
+            peak, most = (float(word) for word in cell.removesuffix(" GB").split(" of "))
+            expected = rank_bytes(sizes[size], ranks, plans[plan]) / 1e9
+            assert most == pytest.approx(expected, abs=0.0051), name
+            assert 0.66 * most < peak <= most, name
 
 
 def test_several_ranks_have_room_where_one_has_not() -> None:

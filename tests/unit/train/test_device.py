@@ -56,7 +56,7 @@ def test_a_frozen_base_is_where_the_operations_are(monkeypatch: pytest.MonkeyPat
     model, lora = probe_manifest().model, LoraSpec.model_validate(LORA)
     weights = initial_params(param_shapes(model), seed=1)
     base = freeze(weights.items(), ZERO_DIGEST, model, lora, OPS)
-    parts = [t for one in (*base.products.values(), base.head) for t in one.parts]
+    parts = [t for one in base.products.values() for t in one.parts]
     assert {t.device for t in (*parts, *base.others.values())} == {META}
     adapters = {
         name: torch.zeros(s, device=META) for name, s in adapter_shapes(model, lora).items()

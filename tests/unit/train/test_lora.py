@@ -17,7 +17,7 @@ from torch import Tensor
 from atoll.aggregation.merge_round import merge
 from atoll.errors import ManifestError, NotFound
 from atoll.numerics.errors import MalformedState
-from atoll.numerics.frozen_base import Base, freeze
+from atoll.numerics.frozen_base import HEAD, Base, freeze
 from atoll.numerics.init import initial_params
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps, operations
@@ -158,7 +158,9 @@ def test_gradients_are_those_of_native_arithmetic(job: Job) -> None:
 def test_of_the_base_only_integers_are_kept(job: Job) -> None:
     base = base_of(job)
     assert base_of(job) is base
-    linears = [part for frozen in base.products.values() for part in frozen.parts]
+    assert base.products[HEAD] is base.head
+    frozen = [frozen for name, frozen in base.products.items() if name != HEAD]
+    linears = [part for each in frozen for part in each.parts]
     assert {part.dtype for part in linears if part.shape[1] > 1} == {torch.int8}
     assert [part.dtype for part in base.head.parts] == [torch.int8, torch.int8, torch.float32]
     kept = {name.rpartition(".")[0].rpartition(".")[2] for name in base.others}

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from torch.distributed import HashStore
 
 from atoll.errors import ConfigError
-from atoll.numerics.kernels.variables import RANKS_VARIABLE
+from atoll.numerics.kernels.interface import CPU
+from atoll.numerics.kernels.variables import DEVICES_VARIABLE
 from atoll.service.config import ServiceConfig
-from atoll.service.context import ranks_of_workers
-from atoll.train import follower
-from atoll.train.follower import Meeting
-from atoll.train.island import island_here, ranks_here
-from atoll.train.torchrun import RANKS_OF_TORCHRUN, Torchrun
+from atoll.service.devices import DEVICES_HERE, devices_of
+from atoll.service.machine_section import MachineSection
+from atoll.service.task import TaskCall
+from atoll.service.worker import Worker
+from atoll.train import follower, island
+from atoll.train.follower import Meeting, follow_hosts
+from atoll.train.island import island_here, ranks_on
+from atoll.train.torchrun import LEADS_VARIABLE, Torchrun
 
 HERE = Torchrun(rank=0, size=6, host_rank=0, host_size=2, address="192.0.2.1", port=29500)
 VARIABLES = {
@@ -28,6 +33,13 @@ VARIABLES = {
     "MASTER_PORT": "29500",
 }
 SOON = timedelta(seconds=60)
+
+
+@pytest.fixture(autouse=True)
+def no_islands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(island, "_islands", {})
+    for name in (DEVICES_VARIABLE, LEADS_VARIABLE):
+        monkeypatch.setenv(name, "")
 
 
 @pytest.fixture
@@ -46,13 +58,29 @@ def store(monkeypatch: pytest.MonkeyPatch) -> HashStore:
 @pytest.mark.usefixtures("started")
 def test_a_process_of_torchrun_knows_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Torchrun.here() == HERE
-    monkeypatch.setenv(RANKS_VARIABLE, str(RANKS_OF_TORCHRUN))
-    assert ranks_here() == HERE.host_size  # which share this machine's memory
+    assert Torchrun.led() is None
+    assert island_here().is_alone  # as workers are that do not lead
+    monkeypatch.setenv(LEADS_VARIABLE, "1")
+    assert Torchrun.led() == HERE
+    assert ranks_on(CPU) == HERE.host_size  # which share this machine's memory
     assert island_here().size == HERE.size
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert Torchrun.here() is None
-    assert ranks_here() == 1
+    assert ranks_on(CPU) == 1
     assert island_here().is_alone
+
+
+@pytest.mark.usefixtures("started")
+def test_a_host_has_as_many_devices_as_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LEADS_VARIABLE, "1")
+    monkeypatch.setenv(DEVICES_VARIABLE, "cpu,cpu")
+    assert island_here().size == HERE.size
+    monkeypatch.setenv(DEVICES_VARIABLE, "cpu,cpu,cpu")
+    what = "started 2 ranks on this host, and the config names 3 devices"
+    for of_process in (island_here, lambda: follow_hosts(HERE)):
+        with pytest.raises(ConfigError, match=what) as caught:
+            of_process()
+        assert "--nproc-per-node 3" in (caught.value.next_step or "")
 
 
 def test_ranks_that_a_batch_system_names_are_not_torchrun_s(
@@ -63,19 +91,39 @@ def test_ranks_that_a_batch_system_names_are_not_torchrun_s(
     assert Torchrun.here() is None
 
 
-def config(ranks: int) -> ServiceConfig:
-    return ServiceConfig.model_construct(ranks=ranks)
+def config(*devices: str) -> ServiceConfig:
+    return ServiceConfig.model_construct(machine=MachineSection(devices=devices or None))
 
 
 @pytest.mark.usefixtures("started")
-def test_one_worker_leads_the_ranks_of_torchrun() -> None:
-    assert ranks_of_workers(config(1)) == (RANKS_OF_TORCHRUN, 1, 1)
-    with pytest.raises(ConfigError, match="torchrun has started 6 ranks, and the config wants 2"):
-        ranks_of_workers(config(2))
+async def test_a_service_s_ranks_are_torchrun_s_or_it_does_not_start() -> None:
+    """Nothing is asked of a worker where there are no GPUs: no process is started."""
+    worker = Worker()
+    assert await devices_of(config(), worker, HERE) == ("cpu", "cpu")
+    assert await devices_of(config("cpu", "cpu"), worker, HERE) == ("cpu", "cpu")
+    with pytest.raises(ConfigError, match="started 2 ranks on this host, and the config names 1"):
+        await devices_of(config("cpu"), worker, HERE)
 
 
-def test_every_worker_starts_ranks_where_torchrun_did_not() -> None:
-    assert ranks_of_workers(config(3)) == (3, 3, 3)
+async def test_a_service_starts_a_rank_for_each_device() -> None:
+    assert await devices_of(config(), Worker(), None) == ("cpu",)
+    assert await devices_of(config("cpu", "cpu", "cpu"), Worker(), None) == ("cpu",) * 3
+
+
+class _Asked(Worker):
+    """Answers as a worker on a host with three GPUs."""
+
+    async def run(self, call: TaskCall[Any], **_: object) -> Any:
+        assert call.task is DEVICES_HERE
+        return "cuda:0", "cuda:1", "cuda:2"
+
+
+async def test_all_gpus_are_what_the_worker_finds() -> None:
+    everything = ServiceConfig.model_construct(machine=MachineSection(devices="all"))
+    assert await devices_of(everything, _Asked(), None) == ("cuda:0", "cuda:1", "cuda:2")
+    with pytest.raises(ConfigError, match="names 3 devices"):
+        await devices_of(everything, _Asked(), HERE)
+    assert await devices_of(config("cuda:5", "cuda:4"), _Asked(), None) == ("cuda:5", "cuda:4")
 
 
 def test_who_answers_a_call_is_of_its_group(store: HashStore) -> None:

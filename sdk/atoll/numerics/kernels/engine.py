@@ -13,6 +13,7 @@ from atoll.errors import ConfigError, NumericsMismatch
 from atoll.numerics.kernels.acceptance import attention_differences, differences, moved
 from atoll.numerics.kernels.build import BuildFailed, Unusable, accepted, cache_folder, load_library
 from atoll.numerics.kernels.compiled import CompiledKernels
+from atoll.numerics.kernels.devices import kind_here, show_devices
 from atoll.numerics.kernels.freed_memory import keep_freed_memory
 from atoll.numerics.kernels.gemm import ROUTES, Route, batched_product, choose_route
 from atoll.numerics.kernels.gpu import is_gpu_failure
@@ -20,12 +21,7 @@ from atoll.numerics.kernels.int16_products import with_int16
 from atoll.numerics.kernels.interface import CPU, Engine, Kernels, WholeAttention
 from atoll.numerics.kernels.reference import TorchKernels
 from atoll.numerics.kernels.startup import first_difference
-from atoll.numerics.kernels.variables import (
-    DEVICE_VARIABLE,
-    DEVICES,
-    KERNELS_VARIABLE,
-    ROUTE_VARIABLE,
-)
+from atoll.numerics.kernels.variables import DEVICES, KERNELS_VARIABLE, ROUTE_VARIABLE
 
 _OLDEST_TRITON = (3, 6)
 """Before, its correctly rounded divisions and roots take subnormals for 0 (PyTorch 2.6 to 2.9)."""
@@ -39,7 +35,8 @@ _log = structlog.get_logger("atoll.numerics.kernels")
 
 
 def default_engine() -> Engine:
-    """The fastest exact engine of the device that this process trains on: ATOLL_DEVICE, or the CPU.
+    """The fastest exact engine of the device that this process trains on: the first that
+    ATOLL_DEVICES names, or the CPU.
 
     ATOLL_KERNELS (auto, compiled, fused, eager) and ATOLL_ROUTE (auto, int8, bf16, fp32, fp64)
     override it.
@@ -47,7 +44,8 @@ def default_engine() -> Engine:
     Raises:
         ConfigError, NumericsMismatch: as `make_engine`.
     """
-    return engine_on(os.environ.get(DEVICE_VARIABLE, "cpu"))
+    show_devices()
+    return engine_on(kind_here())
 
 
 @cache
@@ -101,7 +99,7 @@ def _require(device: str) -> None:
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
             "this machine has no CUDA device that torch can use",
-            next_step="set the device to cpu, or install the driver and a torch built for CUDA",
+            next_step="name no devices, or install the driver and a torch built for CUDA",
         )
 
 

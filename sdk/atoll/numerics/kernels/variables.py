@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-DEVICE_VARIABLE: Final = "ATOLL_DEVICE"
-"""Where steps are computed, one of `DEVICES`; the CPU where it is not set."""
+DEVICES_VARIABLE: Final = "ATOLL_DEVICES"
+"""What steps are computed on, a rank each: `all`, or names with commas; one rank on the CPU where
+it is not set (`devices`)."""
 DEVICES: Final = ("cpu", "cuda")
-RANKS_VARIABLE: Final = "ATOLL_RANKS"
-"""How many processes hold a state and compute its steps together; one where it is not set."""
+"""Kinds of them, as torch calls them."""
 KERNELS_VARIABLE: Final = "ATOLL_KERNELS"
 ROUTE_VARIABLE: Final = "ATOLL_ROUTE"

@@ -6,12 +6,13 @@ import os
 import platform
 import resource
 import sys
+from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 from atoll.errors import AtollError
-from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.numerics.kernels.devices import CPU_NAME, told_devices
 from atoll.service.doctor.findings import Finding, failure, ok, warning
 from atoll.service.doctor.subject import Subject
 from atoll.train import memory_limit
@@ -41,22 +42,40 @@ def check_torch(subject: Subject) -> list[Finding]:
     except PackageNotFoundError:
         text = "torch is not installed: this machine can neither train nor replay"
         return [failure("torch", text, "pip install 'atoll[train]'")]
-    device = subject.device or os.environ.get(DEVICE_VARIABLE, "cpu")
-    return [ok("torch", installed), *_check_kernels(device)]
+    return [ok("torch", installed), *_check_devices(subject)]
+
+
+def _check_devices(subject: Subject) -> list[Finding]:
+    """That each is there, and computes rightly; processors of one machine are all alike."""
+    # torch takes a second to load: only who asks for this check pays it.
+    from atoll.train.devices_here import there  # noqa: PLC0415
+
+    try:
+        devices = told_devices() if subject.devices is None else subject.devices
+        names = (CPU_NAME,) if devices is None else there(devices)
+    except AtollError as error:
+        return [failure("devices", str(error), error.next_step or "atoll numerics verify")]
+    ranks = "a rank" if len(names) == 1 else f"{len(names)} ranks"
+    kernels = [each for name in dict.fromkeys(names) for each in _check_kernels(name)]
+    return [ok("devices", f"{ranks} on {', '.join(names)}"), *kernels]
 
 
 def _check_kernels(device: str) -> list[Finding]:
-    # torch takes a second to load: only who asks for this check pays it.
-    from atoll.numerics.kernels.engine import make_engine  # noqa: PLC0415
+    import torch  # noqa: PLC0415 (as above)
 
+    from atoll.numerics.kernels.engine import make_engine  # noqa: PLC0415 (as above)
+
+    kind = torch.device(device).type
     try:
-        engine = make_engine(device=device)
+        # What computes on a GPU takes CUDA's current one.
+        with nullcontext() if kind == "cpu" else torch.cuda.device(device):
+            engine = make_engine(device=kind)
     except AtollError as error:
         return [failure("kernels", str(error), error.next_step or "atoll numerics verify")]
     how = f"{engine.route.name} products and {engine.kernels.name} kernels"
     text = f"on the device {device}, {how} give the known bits"
     if engine.kernels.name == "eager":
-        also = "" if device == "cpu" else " and PyTorch 2.10 or newer, built for CUDA"
+        also = "" if kind == "cpu" else " and PyTorch 2.10 or newer, built for CUDA"
         step = f"install a C compiler (gcc or clang){also}, then run this again"
         return [warning("kernels", f"{text}, and are the slow ones", step)]
     return [ok("kernels", text)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from atoll.numerics.kernels.devices import Devices
 from atoll.service.config import GatewaySection, ServiceConfig
 
 
@@ -17,7 +18,7 @@ class Subject:
         fee_cap: wei a gas that are never exceeded but by what keeps a bond.
         fee_per_stake: coins that a transaction may cost for each token at stake in it.
         owner: who shall own the account; None leaves that open.
-        device: where it trains and replays; None is what the environment says.
+        devices: on which it trains and replays; None is what the environment says.
         store_dir: where blocks are kept; its quota is `quota_bytes`.
     """
 
@@ -32,7 +33,7 @@ class Subject:
     fee_cap: int = 0
     fee_per_stake: float = 0.0
     owner: str | None = None
-    device: str | None = None
+    devices: Devices | None = None
 
     @classmethod
     def of(cls, config: ServiceConfig) -> Self:
@@ -49,5 +50,5 @@ class Subject:
             fee_cap=config.fees.max_fee_gwei * 10**9,
             fee_per_stake=config.fees.per_stake,
             owner=config.owner,
-            device=config.device,
+            devices=config.machine.devices,
         )

@@ -44,7 +44,6 @@ from atoll.storage.cid import DAG_CBOR, Cid
 from atoll.storage.errors import MalformedDag
 from atoll.train.belongings import MAX_TOKENIZER_BYTES
 from atoll.train.data import nodes_bytes
-from atoll.train.torchrun import Torchrun
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -146,8 +145,8 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             refused = manifest_refusal(policy, manifest)
             if role is not None and not refused:
                 # Each rank may need what a part of the work does.
-                ranks = config.ranks if (shared := Torchrun.here()) is None else shared.host_size
-                here = Machine(memory()[0] // ranks, shutil.disk_usage(config.data_dir).free)
+                room = memory()[0] // effects.context.ranks
+                here = Machine(room, shutil.disk_usage(config.data_dir).free)
                 refused = room_refusal(policy, role, manifest, here)
             if refused:
                 return Done(JobRefused(refused))
