@@ -8,14 +8,24 @@ bytes that the file may have, and matches its name.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from atoll.errors import CorruptBlock, NotFound, TooLarge
 from atoll.storage.cid import DAG_PB, RAW, Cid
 from atoll.storage.errors import MalformedDag
 from atoll.storage.local import LocalStore
-from atoll.storage.unixfs import MAX_BLOCK_BYTES, FileWalk
+from atoll.storage.unixfs import MAX_BLOCK_BYTES, PROFILES, FileWalk
+
+LEAF_BYTES: Final = min(profile.chunk_bytes for profile in PROFILES.values())
+"""Of a file that is taken: each node that it names costs memory, whether it comes or not."""
+LOOKS_PER_S: Final = 256
+"""Nodes of a file of which it is looked whether they came some other way: whoever made it may have
+named tens of thousands that never come, and others' blocks wait meanwhile.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +60,31 @@ class ExpectedBlock:
 
 @dataclass(slots=True)
 class _File:
-    """What is known of one file; `unopened` are nodes whose links are not read yet."""
+    """What is known of one file.
 
+    Attributes:
+        most: bytes that it may have.
+        unopened: nodes whose links are not read yet; those looked for longest ago come first.
+        looks: how many nodes may be looked for, as of `looked_at`.
+    """
+
+    most: int
     walk: FileWalk
+    looked_at: float
+    looks: float = LOOKS_PER_S
     known: dict[bytes, ExpectedBlock] = field(default_factory=dict)
-    unopened: dict[bytes, ExpectedBlock] = field(default_factory=dict)
+    unopened: OrderedDict[bytes, ExpectedBlock] = field(default_factory=OrderedDict)
+
+    def next_to_look_for(self, now: float) -> ExpectedBlock | None:
+        """An unopened node, and each in its turn; None where enough were looked for lately."""
+        earned = (now - self.looked_at) * LOOKS_PER_S
+        self.looks, self.looked_at = min(float(LOOKS_PER_S), self.looks + earned), now
+        if self.looks < 1 or not self.unopened:
+            return None
+        self.looks -= 1
+        digest = next(iter(self.unopened))
+        self.unopened.move_to_end(digest)
+        return self.unopened[digest]
 
 
 class PushedFiles:
@@ -65,21 +95,24 @@ class PushedFiles:
 
     Args:
         store: where the blocks go. Methods may be called in any thread.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, store: LocalStore) -> None:
-        self._store = store
+    def __init__(self, store: LocalStore, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._clock = store, clock
         self._files: dict[Cid, _File] = {}
         self._lock = threading.Lock()
 
     def expect(self, files: Mapping[Cid, int]) -> None:
         """Takes these files from now on and no others, each of at most so many bytes."""
         with self._lock:
-            kept = {cid: file for cid, file in self._files.items() if cid in files}
-            for cid, most in files.items():
-                if cid not in kept:
-                    kept[cid] = _beginning(cid, most)
-            self._files = kept
+            before, now = self._files, self._clock()
+            self._files = {
+                cid: file
+                if (file := before.get(cid)) is not None and file.most == most
+                else _beginning(cid, most, now)
+                for cid, most in files.items()
+            }
 
     def block(self, cid: Cid, size: int) -> ExpectedBlock | None:
         """What a file says of a block that it has; None where it belongs to none.
@@ -133,20 +166,20 @@ class PushedFiles:
             raise refused
 
     def _open_what_came(self, root: Cid, file: _File) -> None:
-        """Reads the nodes that are in the store by now."""
-        is_new = True
-        while is_new:
-            is_new = False
-            for each in list(file.unopened.values()):
-                if not self._store.has(each.cid):
-                    continue
-                try:
-                    self._open(root, file, each, self._store.get_block(each.cid))
-                except MalformedDag:
-                    return
-                except (NotFound, CorruptBlock):  # it is gone again, and may be brought
-                    continue
-                is_new = True
+        """Reads the nodes that are in the store by now, as far as its turn to be looked at goes."""
+        now, left = self._clock(), len(file.unopened)
+        while left > 0 and (each := file.next_to_look_for(now)) is not None:
+            left -= 1
+            if not self._store.has(each.cid):
+                continue
+            others = len(file.unopened) - 1
+            try:
+                self._open(root, file, each, self._store.get_block(each.cid))
+            except MalformedDag:
+                return
+            except (NotFound, CorruptBlock):  # it is gone again, and may be brought
+                continue
+            left += len(file.unopened) - others
 
     def _open(self, root: Cid, file: _File, block: ExpectedBlock, body: bytes) -> None:
         """Learns what a node names; a file that cannot be one is expected no longer."""
@@ -169,12 +202,12 @@ class PushedFiles:
                 file.unopened[block.cid.digest] = block
 
 
-def _beginning(root: Cid, most: int) -> _File:
+def _beginning(root: Cid, most: int, now: float) -> _File:
     """A file of which nothing but its name is known."""
     # Above leaves, a node has bytes of its own; any other root is the file.
     largest = MAX_BLOCK_BYTES if root.codec == DAG_PB else min(most, MAX_BLOCK_BYTES)
     first = ExpectedBlock(root, None, 0, largest)
-    file = _File(FileWalk(root, most))
+    file = _File(most, FileWalk(root, most, LEAF_BYTES), now)
     if root.inline is None:
         file.known[root.digest] = first
         if not first.is_leaf:
