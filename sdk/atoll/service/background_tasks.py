@@ -32,9 +32,9 @@ async def ended_by(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     task, body = asyncio.create_task(work), asyncio.current_task()
     is_over = has_stopped = False
 
-    def stop(done: asyncio.Task[None]) -> None:
+    def stop(task: asyncio.Task[None]) -> None:
         nonlocal has_stopped
-        if body is not None and not is_over and not done.cancelled() and done.exception():
+        if body is not None and not is_over and not task.cancelled() and task.exception():
             has_stopped = body.cancel()
 
     task.add_done_callback(stop)

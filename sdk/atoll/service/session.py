@@ -204,8 +204,8 @@ class Session:
             if clock() - admitted_at >= ADMIT_SECONDS:
                 admitted, admitted_at = self.admitted(), clock()
             # Who is a member already has a place of its own, as who is seated has.
-            own, submitters = self.seated() | self._submitters, self._submitters - admitted
-            gateway.admit(admitted, self.files(), own, submitters)
+            placed = self.seated() | self._submitters
+            gateway.admit(admitted, self.files(), placed, self._submitters - admitted)
             await asyncio.sleep(LOOK_SECONDS)
 
     def admitted(self) -> set[Address]:

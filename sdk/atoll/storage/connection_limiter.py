@@ -24,8 +24,8 @@ class Budget:
     Attributes:
         connections: in all.
         per_address: of strangers from one IPv4 address or IPv6 /64.
-        per_member: of one member; more count as strangers'. per_submitter: the same of one who
-            brings what a job begins with.
+        per_member: of one member; more count as strangers'.
+        per_submitter: the same of one who brings what a job begins with.
         reserved: connections, and requests, that only members may have.
         header_s: until the first request's headers are here.
         idle_s: between two requests.
