@@ -6,7 +6,7 @@ Rule of this file: pure functions of confirmed views. What a reorg takes away is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -42,6 +42,17 @@ def shown_files(view: JobView) -> Iterator[Cid]:
         yield from _updates(view.open.reveals.values())
     for settled_round in view.settled.span(max(0, len(view.settled) - SHOWN_ROUNDS)):
         yield from _updates(settled_round.reveals.values())
+
+
+def longest(files: Iterable[Mapping[Cid, int]]) -> dict[Cid, int]:
+    """Each file with the most bytes that it is given: whoever names one with fewer, in a job or an
+    update of its own, keeps nobody's from being taken.
+    """
+    most: dict[Cid, int] = {}
+    for each in files:
+        for cid, size in each.items():
+            most[cid] = max(size, most.get(cid, 0))
+    return most
 
 
 def _updates(reveals: Iterable[SeatReveal]) -> Iterator[Cid]:

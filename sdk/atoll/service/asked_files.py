@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from atoll.service.accepted_files import longest
 from atoll.service.duties.material import MATERIAL, decide_material, wanted_files
 from atoll.service.machine import State
 from atoll.storage.cid import Cid
@@ -24,4 +25,4 @@ def asked_files(state: State[S]) -> dict[Cid, int]:
     commands = decide_material(state).commands
     # What was not tried yet may be served by somebody, or not be for us.
     failed = (command for command in commands if command.key in state.holds)
-    return {cid: most for command in failed for cid, most in wanted_files(command)}
+    return longest({cid: most} for command in failed for cid, most in wanted_files(command))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,8 @@ class Context:
     Attributes:
         me: the account that signs.
         url: where our gateway is announced.
-        ask_for: takes files from whoever brings them, and those named before no longer.
+        ask_for: takes files from whoever brings them, and those named before no longer; of those
+            accounts whatever strangers do.
         fetcher_of: brings a job's blocks, from that job's gateways only.
         spare_worker: a second process, started when what is urgent finds the first one at work.
         game_worker: a third one, started by the first game: a first move takes as long as a round.
@@ -62,7 +63,7 @@ class Context:
     config: ServiceConfig
     me: Address
     url: str
-    ask_for: Callable[[Mapping[Cid, int]], None]
+    ask_for: Callable[[Mapping[Cid, int], Set[Address]], None]
     fetcher_of: Callable[[JobId], Fetcher]
     chain: AtollChain
     queue: TxQueue

@@ -99,7 +99,7 @@ class GatewayProcess:
         self._spec = spec
         self._process: asyncio.subprocess.Process | _Opened | None = None
         self._follows: asyncio.Task[None] | None = None
-        self._orders: dict[str, Any] = _orders_of([], GatewayFiles(), [])
+        self._orders: dict[str, Any] = _orders_of([], GatewayFiles())
         self._before = 0
         self.bytes_up = 0
         self.connections = 0
@@ -141,12 +141,18 @@ class GatewayProcess:
             await self._end()
 
     def admit(
-        self, members: Iterable[str], files: GatewayFiles, seated: Iterable[str] = ()
+        self,
+        members: Iterable[str],
+        files: GatewayFiles,
+        seated: Iterable[str] = (),
+        submitters: Iterable[str] = (),
     ) -> None:
-        """Says from now on for whom room is kept, and which files are taken and shown; those who
-        are seated can always bring a block.
+        """Says from now on for whom room is kept, and which files are taken and shown.
+
+        Args:
+            seated: members who can always bring a block; submitters: others who can.
         """
-        orders = _orders_of(members, files, seated)
+        orders = _orders_of(members, files, seated, submitters)
         if orders != self._orders:
             self._orders = orders
             self._say(orders)
@@ -225,7 +231,10 @@ class GatewayProcess:
 
 
 def _orders_of(
-    members: Iterable[str], files: GatewayFiles, seated: Iterable[str]
+    members: Iterable[str],
+    files: GatewayFiles,
+    seated: Iterable[str] = (),
+    submitters: Iterable[str] = (),
 ) -> dict[str, Any]:
     """What a child is told while it runs, the same for the same."""
 
@@ -237,6 +246,7 @@ def _orders_of(
         "accepted": listed(files.accepted),
         "shown": listed(files.shown),
         "seated": sorted(seated),
+        "submitters": sorted(submitters),
     }
 
 
@@ -342,6 +352,7 @@ async def _serve() -> None:
         members.clear()
         members.update(orders["members"])
         gateway.pushes.seated = set(orders["seated"])
+        gateway.connection_limiter.admit_submitters(orders["submitters"])
         gateway.pushed.expect({Cid.parse(cid): most for cid, most in orders["accepted"]})
         shown.expect({Cid.parse(cid): most for cid, most in orders["shown"]})
     counts.cancel()
@@ -356,7 +367,8 @@ def _gateway_of(spec: GatewaySpec, members: set[str]) -> Gateway:
     def recognise(header: str) -> str | None:
         url = spec.url or gateway.url
         account = greeted(header, domain, url, time.time())
-        return account if account in members else None
+        known = members | gateway.connection_limiter.submitters
+        return account if account in known else None
 
     store = LocalStore(spec.store)
     gateway = Gateway(

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from atoll.protocol.types import JobId
+from atoll.service.accepted_files import longest
 from atoll.service.alerts import missed_duties
 from atoll.service.alone import AloneCheck
 from atoll.service.asked_files import asked_files
@@ -240,9 +241,14 @@ class Service(Generic[S]):
 
     def _ask_for_files(self) -> None:
         """Has a verifier's gateway take what a job begins with and nobody serves."""
-        if self.role == VERIFIER:
-            asked = [asked_files(state) for state in self.machines.states.values() if state.holds]
-            self.effects.context.ask_for({cid: n for files in asked for cid, n in files.items()})
+        if self.role != VERIFIER:
+            return
+        states = [state for state in self.machines.states.values() if state.holds]
+        asked = [(state.view.submitter, files) for state in states if (files := asked_files(state))]
+        self.effects.context.ask_for(
+            longest(files for _, files in asked),
+            {submitter for submitter, _ in asked},
+        )
 
     async def _look(self, section: WatchdogSection, watchdog: Watchdog) -> None:
         if self.participation.look_at_machine(time.monotonic()):

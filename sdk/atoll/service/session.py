@@ -7,7 +7,7 @@ that cannot work fails here, before anything is sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,7 +30,7 @@ from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.protocol.typed_data import TypedMessage
 from atoll.protocol.types import Address, Domain, JobId
 from atoll.protocol.views import JobView
-from atoll.service.accepted_files import accepted_files, shown_files
+from atoll.service.accepted_files import accepted_files, longest, shown_files
 from atoll.service.checkpoints import NAME, CheckpointFinder
 from atoll.service.config import GatewaySection
 from atoll.service.gateway_process import GatewayFiles, GatewayProcess, GatewaySpec, Serves
@@ -101,6 +101,7 @@ class Session:
     _ours: set[JobId] = field(default_factory=set)
     _files: dict[JobId, tuple[JobView, GatewayFiles]] = field(default_factory=dict)
     _asked: Mapping[Cid, int] = field(default_factory=dict)
+    _submitters: Set[Address] = frozenset()
 
     @property
     def store(self) -> LocalStore:
@@ -202,7 +203,9 @@ class Session:
         while True:
             if clock() - admitted_at >= ADMIT_SECONDS:
                 admitted, admitted_at = self.admitted(), clock()
-            gateway.admit(admitted, self.files(), self.seated())
+            # Of who is a member already a place is kept as for who is seated.
+            placed, submitters = self.seated() | self._submitters, self._submitters - admitted
+            gateway.admit(admitted, self.files(), placed, submitters)
             await asyncio.sleep(LOOK_SECONDS)
 
     def admitted(self) -> set[Address]:
@@ -217,11 +220,14 @@ class Session:
             self._ours |= {job for job, view in views.items() if _had_part(view, me)}
         return {account for job in self._ours & views.keys() for account in members_of(views[job])}
 
-    def ask_for(self, files: Mapping[Cid, int]) -> None:
+    def ask_for(self, files: Mapping[Cid, int], submitters: Set[Address]) -> None:
         """Takes these from whoever brings them, too, each of at most so many bytes, and no other
         ones of those that were asked for before.
+
+        Args:
+            submitters: of the jobs that begin with them; each can bring some whatever others do.
         """
-        self._asked = dict(files)
+        self._asked, self._submitters = dict(files), frozenset(submitters)
 
     def files(self) -> GatewayFiles:
         """The files that others may bring to our gateway, and of which it shows pieces."""
@@ -237,10 +243,9 @@ class Session:
                     files = (dict.fromkeys(accepted, most), dict.fromkeys(shown, most))
                     self._files[job] = (view, GatewayFiles(*files))
         every = [files for _, files in self._files.values()]
-        updates = {cid: most for files in every for cid, most in files.accepted.items()}
+        updates = (files.accepted for files in every)
         return GatewayFiles(
-            {**self._asked, **updates},
-            {cid: most for files in every for cid, most in files.shown.items()},
+            longest((self._asked, *updates)), longest(files.shown for files in every)
         )
 
     def seated(self) -> set[Address]:

@@ -25,6 +25,7 @@ class Budget:
         connections: in all.
         per_address: of strangers from one IPv4 address or IPv6 /64.
         per_member: of one member; more count as strangers'.
+        per_submitter: the same of one who brings what a job begins with.
         reserved: connections, and requests, that only members may have.
         header_s: until the first request's headers are here.
         idle_s: between two requests.
@@ -36,6 +37,7 @@ class Budget:
     connections: int = 512
     per_address: int = 64
     per_member: int = 64
+    per_submitter: int = 8
     reserved: int = 128
     header_s: float = 10.0
     idle_s: float = 30.0
@@ -56,6 +58,8 @@ class Connection:
             the other side has not acknowledged.
         since: when it came; active: when it last came, asked, or was answered.
         member: who it is, once known; requests: how many began.
+        submitter: who it is, where it is no member and may bring what a job begins with.
+        is_looked_at: whether it was looked who it is, of those who are admitted now.
         busy: requests that are being answered; written: body bytes given to it so far.
     """
 
@@ -67,11 +71,25 @@ class Connection:
     since: float
     active: float
     member: str | None = None
+    submitter: str | None = None
+    is_looked_at: bool = False
     requests: int = 0
     busy: int = 0
     written: int = 0
     _taken: tuple[float, int] = (0.0, 0)
     _acknowledged: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether no stranger's connection can push it out."""
+        return self.member is not None or self.submitter is not None
+
+    def asks_as_stranger(self, method: str) -> bool:
+        """Whether a request waits for strangers' ones: of who is no member all but what it brings
+        as a submitter, who has no bond to lose by what it takes of the line.
+        """
+        brings = self.submitter is not None and method in {"HEAD", "PUT"}
+        return self.member is None and not brings
 
     def sent(self) -> SentBytes:
         """What it was sent since this was last asked."""
@@ -103,11 +121,13 @@ class ConnectionLimiter:
 
     Attributes:
         sent_away: connections that were ended, by reason.
+        submitters: who may bring what their jobs begin with, and are no members.
     """
 
     budget: Budget
     clock: Callable[[], float]
     sent_away: dict[str, int] = field(default_factory=dict)
+    submitters: frozenset[str] = frozenset()
     _connections: dict[object, Connection] = field(default_factory=dict)
 
     @property
@@ -160,11 +180,28 @@ class ConnectionLimiter:
         connection.busy -= 1
         connection.active = self.clock()
 
-    def recognised(self, connection: Connection, member: str) -> None:
-        """Notes that a connection is a member's."""
-        of_member = sum(other.member == member for other in self._connections.values())
-        if connection.member is None and of_member < self.budget.per_member:
-            connection.member = member
+    def admit_submitters(self, submitters: Iterable[str]) -> None:
+        """Says who may bring what a job begins with from now on, and nobody else: also by a
+        connection that was there before.
+        """
+        admitted = frozenset(submitters)
+        if admitted == self.submitters:
+            return
+        self.submitters = admitted
+        for connection in self._connections.values():
+            connection.submitter = None
+            connection.is_looked_at = connection.member is not None
+
+    def recognised(self, connection: Connection, account: str) -> None:
+        """Notes that a connection is a member's, or a submitter's."""
+        others = self._connections.values()
+        if connection.is_known:
+            return
+        if account in self.submitters:
+            if sum(other.submitter == account for other in others) < self.budget.per_submitter:
+                connection.submitter = account
+        elif sum(other.member == account for other in others) < self.budget.per_member:
+            connection.member = account
 
     def sweep(self) -> None:
         """Sends away who does not speak, and who does not listen; to be called every second."""
@@ -186,9 +223,7 @@ class ConnectionLimiter:
         return members, strangers
 
     def _strangers(self) -> list[Connection]:
-        return [
-            connection for connection in self._connections.values() if connection.member is None
-        ]
+        return [each for each in self._connections.values() if not each.is_known]
 
     def _trim(self, connections: Iterable[Connection], most: int) -> None:
         """Leaves `most` of them: who was silent longest goes first, whom we answer last."""

@@ -155,8 +155,8 @@ class Gateway:
         config: the limits.
         notes: short texts that have a name instead of a hash, by name; what they say has to be
             signed, for nothing else vouches for it.
-        recognise: which member an `Authorization` header is of, or None; without it there are no
-            members, and strangers have the whole line.
+        recognise: which member or submitter an `Authorization` header is of, or None; without it
+            there are none, and strangers have the whole line.
 
     Attributes:
         pushed: the files whose blocks it takes; pushes: from whom; pieces: what it shows of files.
@@ -265,7 +265,7 @@ class Gateway:
         self, request: web.BaseRequest, connection: Connection
     ) -> web.StreamResponse:
         """Answers if there is room for one more request, and a share of the line."""
-        is_stranger = connection.member is None
+        is_stranger = connection.asks_as_stranger(request.method)
         if self._requests >= self._config.max_requests or (
             is_stranger and self._strangers_requests >= self._config.strangers_requests
         ):
@@ -290,11 +290,12 @@ class Gateway:
 
     def _look_who_asks(self, connection: Connection, request: web.BaseRequest) -> None:
         """Once a connection: a signature costs more to look at than to forge."""
-        signed = request.headers.get("Authorization")
-        if connection.requests == 1 and signed is not None and self._recognise is not None:
-            member = self._recognise(signed)
-            if member is not None:
-                self.connection_limiter.recognised(connection, member)
+        signed, is_looked_at = request.headers.get("Authorization"), connection.is_looked_at
+        connection.is_looked_at = True
+        if not is_looked_at and signed is not None and self._recognise is not None:
+            account = self._recognise(signed)
+            if account is not None:
+                self.connection_limiter.recognised(connection, account)
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
         kind, _, name = request.path.removeprefix("/").partition("/")
@@ -315,17 +316,14 @@ class Gateway:
         return await self.pushes.receive(request, name, party, in_thread)
 
     def _party(self, request: web.BaseRequest) -> Party:
-        connection = self.connection_limiter.connection(request.protocol)
-        member = None if connection is None else connection.member
-        address = "" if connection is None else connection.address
-        return Party(member or address, member is not None)
+        return Party.of(self.connection_limiter.connection(request.protocol), request.method)
 
     async def _in_thread(
         self, request: web.BaseRequest, work: Callable[..., T], *args: object
     ) -> T:
         """Does what a request asks for: strangers wait for one another, members for no stranger."""
         connection = self.connection_limiter.connection(request.protocol)
-        is_stranger = connection is None or connection.member is None
+        is_stranger = connection is None or connection.asks_as_stranger(request.method)
         pool = self._strangers_pool if is_stranger else None
         return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
 
@@ -342,7 +340,9 @@ class Gateway:
     async def _await_turn(self, request: web.BaseRequest, size: int) -> None:
         """Returns when so many bytes may be written: at once to a member."""
         connection = self.connection_limiter.connection(request.protocol)
-        if self._recognise is not None and connection is not None and connection.member is None:
+        if self._recognise is None or connection is None:
+            return
+        if connection.asks_as_stranger(request.method):
             await self._share.turn(connection.address, size)
 
     def _count(self, request: web.BaseRequest, size: int) -> None:

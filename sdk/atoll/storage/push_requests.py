@@ -16,7 +16,7 @@ from aiohttp import web
 
 from atoll.errors import CorruptBlock, DiskFull, StorageError, TooLarge
 from atoll.storage.cid import Cid
-from atoll.storage.connection_limiter import Budget
+from atoll.storage.connection_limiter import Budget, Connection
 from atoll.storage.errors import MalformedDag
 from atoll.storage.negotiation import NotAcceptable
 from atoll.storage.pushed_files import ExpectedBlock, PushedFiles
@@ -40,10 +40,21 @@ class InThread(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """Who brings a block: a member by its account, anybody else by its address."""
+    """Who brings a block: a member or a submitter by its account, anybody else by its address."""
 
     name: str
     is_member: bool
+    is_submitter: bool = False
+
+    @classmethod
+    def of(cls, connection: Connection | None, method: str) -> Party:
+        """Who asks; as a submitter only for what it brings."""
+        if connection is None:
+            return cls("", is_member=False)
+        if connection.submitter is not None and not connection.asks_as_stranger(method):
+            return cls(connection.submitter, is_member=False, is_submitter=True)
+        name = connection.member or connection.address
+        return cls(name, is_member=connection.member is not None)
 
 
 @dataclass(slots=True)
@@ -99,8 +110,16 @@ class PushRequests:
         return _answer(201, "it is here")
 
     def _has_room(self, party: Party) -> bool:
-        """Strangers have places of their own: however many they are, members have theirs."""
-        same_kind = (each for each in self._parties if each.is_member == party.is_member)
+        """Strangers have places of their own: however many they are, members have theirs, and so
+        has each submitter of a job whose beginning is wanted, of which there are few.
+        """
+        if party.is_submitter:
+            return self._parties[party] < MOST_OF_PARTY
+        same_kind = (
+            each
+            for each in self._parties
+            if not each.is_submitter and each.is_member == party.is_member
+        )
         under_way = sum(self._parties[each] for each in same_kind)
         most = MOST_OF_MEMBERS if party.is_member else MOST_OF_STRANGERS
         has_own = party.is_member and party.name in self.seated and not self._parties[party]

@@ -231,14 +231,17 @@ async def test_a_store_that_cannot_be_used_is_one_clear_error(
         await GatewayProcess(replace(spec, store=str(tmp_path / "file"))).start()
 
 
-async def test_members_are_who_it_is_told(gateway: GatewayProcess) -> None:
+@pytest.mark.parametrize("as_what", ["members", "submitters"])
+async def test_members_and_submitters_are_who_it_is_told(
+    gateway: GatewayProcess, as_what: str
+) -> None:
     greeter = Greeter(Address(ACCOUNT.address), Domain(CHAIN, ROUNDS), partial(sign_typed, ACCOUNT))
     assert not await outlives_strangers(gateway, greeter(gateway.url))
-    gateway.admit([ACCOUNT.address], GatewayFiles())
+    gateway.admit(**{"members": [], as_what: [ACCOUNT.address]}, files=GatewayFiles())
     for _ in range(100):  # until the child has read it
         if await outlives_strangers(gateway, greeter(gateway.url)):
             return
-    pytest.fail("a member is taken for a stranger")
+    pytest.fail("it is taken for a stranger")
 
 
 async def test_it_takes_the_files_that_it_is_told_to_expect(

@@ -267,11 +267,43 @@ async def test_bringing_goes_on_at_any_block(
 
 @pytest.mark.parametrize("role", ["verifier", "provider"])
 def test_a_verifiers_service_tells_its_gateway(manifest: Manifest, role: str) -> None:
-    told: list[dict[Cid, int]] = []
-    machines = SimpleNamespace(states={1: vetted(manifest).state})
-    context = SimpleNamespace(ask_for=told.append)
-    service = SimpleNamespace(
-        role=role, machines=machines, effects=SimpleNamespace(context=context)
-    )
+    asking = vetted(manifest)
+    told = told_by(role, asking)
+    assert told == ([(asking.files, {asking.state.view.submitter})] if role == "verifier" else [])
+
+
+def test_nobodys_files_are_wanted_of_a_job_that_is_not_taken(manifest: Manifest) -> None:
+    """Its submitter is a stranger like any other."""
+    asking = vetted(manifest)
+    asking.hear(Ordered("", may_take=False))
+    assert told_by("verifier", asking) == [({}, set())]
+
+
+def test_another_job_that_names_the_same_data_shorter_keeps_none_of_it_out(
+    manifest: Manifest,
+) -> None:
+    honest = vetted(manifest)
+    data = manifest.data
+    shorter = {
+        "data.cid": data.cid,
+        "data.nodes_cid": data.nodes_cid,
+        "data.train_tokens": 1000,
+        # And as another file of its own, which may have fewer bytes.
+        "data.tokenizer_cid": data.cid,
+    }
+    liar = vetted(make_manifest(shorter))
+    assert liar.files[Cid.from_bytes(data.cid)] == MAX_TOKENIZER_BYTES
+    for order in ((honest, liar), (liar, honest)):
+        ((files, _),) = told_by("verifier", *order)
+        assert all(files[cid] >= most for cid, most in honest.files.items())
+
+
+def told_by(role: str, *asking: Asking) -> list[tuple[dict[Cid, int], set[Address]]]:
+    """What a service tells its gateway that looks at these jobs."""
+    told: list[tuple[dict[Cid, int], set[Address]]] = []
+    machines = SimpleNamespace(states={n: each.state for n, each in enumerate(asking)})
+    context = SimpleNamespace(ask_for=lambda *asked: told.append(asked))
+    effects = SimpleNamespace(context=context)
+    service = SimpleNamespace(role=role, machines=machines, effects=effects)
     Service._ask_for_files(cast(Any, service))
-    assert told == ([vetted(manifest).files] if role == "verifier" else [])
+    return told

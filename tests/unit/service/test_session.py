@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,6 +116,40 @@ def test_a_verifier_s_gateway_expects_updates_as_long_as_the_job_can_have(tmp_pa
     assert session.files() == GatewayFiles()
     views[JobId(1)] = replace(script.net.view, **(named | {"spec_digest": digest("another")}))
     assert session.files() == GatewayFiles()
+
+
+def test_an_update_that_names_a_file_that_was_asked_for_makes_it_no_shorter(
+    tmp_path: Path,
+) -> None:
+    script, store = Script.ready(), LocalStore(tmp_path, sync=False)
+    script.net.advance()
+    script.train()
+    name = store.add_block(MANIFEST.to_bytes(), DAG_CBOR)
+    named = {"spec_cid": name.to_bytes(), "spec_digest": Digest(MANIFEST.digest())}
+    session = watching(VERIFIERS[0], {JobId(1): replace(script.net.view, **named)})
+    session.storage = cast(Any, SimpleNamespace(local=store))
+    session.admitted()
+    (data, *_), most = session.files().accepted, max_update_bytes(MANIFEST)
+    for asked in (most + 1, most - 1):
+        session.ask_for({data: asked}, set())
+        assert session.files().accepted[data] == max(asked, most)
+
+
+@pytest.mark.parametrize("is_member", [False, True])
+async def test_who_submits_what_is_asked_for_can_always_bring_some_and_is_no_member(
+    *, is_member: bool
+) -> None:
+    view, orders = Script.ready().net.view, []
+    account = VERIFIERS[1] if is_member else address("a submitter")
+    session = watching(VERIFIERS[0], {JOB: view})
+    session.ask_for({Cid.of(b"data"): 4}, {account})
+    gateway = SimpleNamespace(admit=lambda *each: orders.append(each))
+    admits = asyncio.create_task(session._admit(cast(Any, gateway)))
+    await asyncio.sleep(0)
+    admits.cancel()
+    members, _, seated, submitters = orders[0]
+    assert members == members_of(view) and account in seated
+    assert submitters == (set() if is_member else {account})
 
 
 @pytest.mark.parametrize(

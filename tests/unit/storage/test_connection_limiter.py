@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -197,3 +197,31 @@ def test_whom_there_is_no_room_for_is_told_unless_an_answer_is_on_its_line(house
     house.arrive("e", "f", "g", "h")
     assert told == ["a"]
     assert house.gone == ["e", "f", "g"]
+
+
+def test_a_submitter_is_not_pushed_out_and_has_a_few_connections(house: House) -> None:
+    limiter = house.connection_limiter
+    limiter.budget = replace(BUDGET, per_submitter=2)
+    limiter.admit_submitters(["submitter"])
+    house.arrive("a", "b", "c", host="203.0.113.2")
+    for name in "abc":
+        house.ask(name, "submitter")
+    for i in range(20):
+        house.arrive(f"s{i}", host=f"203.0.113.{i + 10}")
+    assert limiter.connection("a") is not None and limiter.connection("b") is not None
+    assert limiter.connection("c") is None
+
+
+def test_a_submitter_waits_for_no_stranger_with_what_it_brings_alone(house: House) -> None:
+    house.connection_limiter.admit_submitters(["submitter"])
+    house.arrive("a", "m")
+    house.ask("a", "submitter")
+    house.ask("m", "member")
+    a, m = (house.connection_limiter.connection(name) for name in "am")
+    assert a is not None and m is not None
+    methods = ("GET", "HEAD", "PUT")
+    assert [a.asks_as_stranger(each) for each in methods] == [True, False, False]
+    assert not any(m.asks_as_stranger(each) for each in methods)
+    house.connection_limiter.admit_submitters(["another"])  # the job has begun
+    assert all(a.asks_as_stranger(each) for each in methods) and not a.is_looked_at
+    assert not any(m.asks_as_stranger(each) for each in methods)

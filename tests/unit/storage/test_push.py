@@ -7,9 +7,9 @@ import math
 import os
 import time
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiohttp
@@ -26,7 +26,7 @@ from atoll.storage.dagpb import Link, Node, encode_node
 from atoll.storage.gateway import GatewayConfig
 from atoll.storage.gateway_client import Sending
 from atoll.storage.push import IN_VAIN_S, Receivers
-from atoll.storage.push_requests import MOST_OF_MEMBERS, MOST_OF_PARTY
+from atoll.storage.push_requests import MOST_OF_MEMBERS, MOST_OF_PARTY, MOST_OF_STRANGERS
 from atoll.storage.pushed_files import PushedFiles
 from atoll.storage.sources import GatewaySource
 from atoll.storage.spread import Spread, in_turn
@@ -332,11 +332,69 @@ async def test_bonds_in_other_jobs_buy_no_seats_place(
                 assert answer.status == (503 if brings == "who is not" else 201)
 
 
+async def test_strangers_of_many_addresses_keep_no_submitter_out(
+    ours: LocalStore, theirs: LocalStore
+) -> None:
+    """Each has one body that does not come; the submitter has a place of its own."""
+    cid, came = ours.add_bytes(os.urandom(2 * MIB)), asyncio.Event()
+    greets = replace(PATIENT, greet=lambda _: "a submitter")
+
+    def recognise(header: str) -> str | None:
+        if header == "a submitter":
+            came.set()
+        return header if header in gateway.connection_limiter.submitters else None
+
+    async with (
+        serving(theirs, recognise=recognise) as gateway,
+        Fetcher(ours, tuple, greets) as fetcher,
+        AsyncExitStack() as stack,
+    ):
+        gateway.pushed.expect({cid: 2 * MIB, Cid.of(b"another"): 1000})
+        for n in range(MOST_OF_STRANGERS):
+            drips = dripping(gateway, Cid.of(b"another"), host=f"127.0.0.{n + 2}")
+            await stack.enter_async_context(drips)
+        to = Receivers((gateway.url,), 1, NEVER, 60.0)
+        pushing = asyncio.create_task(fetcher.pusher().push(cid, to))
+        await came.wait()  # it came before its job was looked at, and keeps its connection
+        gateway.connection_limiter.admit_submitters(["a submitter"])
+        assert await pushing
+    assert theirs.has(cid)
+
+
+async def test_a_submitter_has_no_more_places_than_a_member_and_takes_nobodys(
+    ours: LocalStore, theirs: LocalStore
+) -> None:
+    block = os.urandom(1000)
+    cid = ours.add_bytes(block)
+
+    async def put_by(gateway: Gateway, who: str) -> int:
+        async with aiohttp.ClientSession(headers={"Authorization": who}) as http:
+            return await put(http, gateway, cid, block)
+
+    recognise = known_to_be("a submitter", *(f"member {n}" for n in range(16)))
+    async with serving(theirs, recognise=recognise) as gateway, AsyncExitStack() as stack:
+        gateway.pushed.expect({cid: MIB})
+        gateway.connection_limiter.admit_submitters(["a submitter"])
+        for _ in range(MOST_OF_PARTY):
+            await stack.enter_async_context(dripping(gateway, cid, "a submitter"))
+        assert await put_by(gateway, "a submitter") == 503
+        for n in range(16):
+            for _ in range(MOST_OF_PARTY):
+                await stack.enter_async_context(dripping(gateway, cid, f"member {n}"))
+        assert await put_by(gateway, "a stranger") == 201
+
+
+def known_to_be(*accounts: str) -> Callable[[str], str | None]:
+    return lambda header: header if header in accounts else None
+
+
 @asynccontextmanager
-async def dripping(gateway: Gateway, cid: Cid, member: str) -> AsyncIterator[None]:
+async def dripping(
+    gateway: Gateway, cid: Cid, member: str = "", host: str = "127.0.0.1"
+) -> AsyncIterator[None]:
     """A body that has been asked for, and does not come."""
-    host, port = gateway.url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    _, port = gateway.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(port), local_addr=(host, 0))
     about = f"Host: x\r\nAuthorization: {member}\r\nContent-Length: 1000\r\n"
     writer.write(f"PUT /ipfs/{cid} HTTP/1.1\r\n{about}Expect: 100-continue\r\n\r\n".encode())
     assert b" 100 " in await reader.readline()
