@@ -203,9 +203,9 @@ class Session:
         while True:
             if clock() - admitted_at >= ADMIT_SECONDS:
                 admitted, admitted_at = self.admitted(), clock()
-            # Who is a member already has a place of its own, as who is seated has.
-            placed = self.seated() | self._submitters
-            gateway.admit(admitted, self.files(), placed, self._submitters - admitted)
+            # Of who is a member already a place is kept as for who is seated.
+            placed, submitters = self.seated() | self._submitters, self._submitters - admitted
+            gateway.admit(admitted, self.files(), placed, submitters)
             await asyncio.sleep(LOOK_SECONDS)
 
     def admitted(self) -> set[Address]:

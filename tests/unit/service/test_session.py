@@ -139,15 +139,15 @@ def test_an_update_that_names_a_file_that_was_asked_for_makes_it_no_shorter(
 async def test_who_submits_what_is_asked_for_can_always_bring_some_and_is_no_member(
     *, is_member: bool
 ) -> None:
-    view, told = Script.ready().net.view, []
+    view, orders = Script.ready().net.view, []
     account = VERIFIERS[1] if is_member else address("a submitter")
     session = watching(VERIFIERS[0], {JOB: view})
     session.ask_for({Cid.of(b"data"): 4}, {account})
-    gateway = SimpleNamespace(admit=lambda *orders: told.append(orders))
+    gateway = SimpleNamespace(admit=lambda *each: orders.append(each))
     admits = asyncio.create_task(session._admit(cast(Any, gateway)))
     await asyncio.sleep(0)
     admits.cancel()
-    members, _, seated, submitters = told[0]
+    members, _, seated, submitters = orders[0]
     assert members == members_of(view) and account in seated
     assert submitters == (set() if is_member else {account})
 
