@@ -46,9 +46,11 @@ def test_a_result_has_its_name_wherever_its_code_stands():
 
 def test_a_result_has_its_name_in_whatever_order_its_calls_are_listed():
     calls = [
-        "\n\t- a = g() (src/Jobs.sol#7)\n\t\t- g2() (src/Jobs.sol#9)",
+        "\n\t- a = g() (src/Jobs.sol#7)\n\t\t- g2() (src/Jobs.sol#9)\n\t\t- g1() (src/Jobs.sol#8)",
         "\n\t- b = h() (src/Jobs.sol#4)",
     ]
-    orders = ("".join(calls), "".join(reversed(calls)))
+    inner = calls[0].split("\n\t\t")
+    again = "\n\t\t".join([inner[0], *reversed(inner[1:])])
+    orders = ("".join(calls), "".join(reversed(calls)), again + calls[1])
     names = {TOOL["name"]({"description": f"Jobs.f() calls:{order}\n"}) for order in orders}
-    assert names == {"Jobs.f() calls: - a = g() - g2() - b = h()"}
+    assert names == {"Jobs.f() calls: - a = g() - g1() - g2() - b = h()"}
