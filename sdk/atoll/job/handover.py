@@ -180,7 +180,8 @@ class Handover:
         if not (wanting or self._brought or self._having):
             self._say(nobody_asks(view, stands))
         for account in list(self._brought):
-            if not await self._is_good(view, account):  # what it showed us is another's by now
+            # It has spent what it showed; a chain that does not answer says nothing of it.
+            if await self._is_good(view, account) is False:
                 await end([self._brought.pop(account)])
                 self._turns[account] += 1
         for account in wanting:
@@ -190,8 +191,8 @@ class Handover:
                 bringing = self._bring(account, view.gateways[account])
                 self._brought[account] = asyncio.create_task(bringing)
 
-    async def _is_good(self, view: JobView, account: Address) -> bool:
-        """Whether it has the bond, or a place for which it has paid it."""
+    async def _is_good(self, view: JobView, account: Address) -> bool | None:
+        """Whether it has the bond, or a place for which it has paid it; None: nobody knows now."""
         is_in, client = account in pool_of(view), self.job.client
         return is_in or await could_pay(client, view, account, Role.VERIFIER)
 
@@ -214,7 +215,8 @@ class Handover:
         ready = [a for a, stand in stands.items() if stand in (Stand.JOINS, Stand.JOINED)]
         free = {*pool, *ready} - self._brought.keys() - self._having.keys()
         # Of equal ones by lot: who answers fastest would else be before all others.
-        return sorted(random.sample(sorted(free), len(free)), key=self._turns.__getitem__)
+        by_lot = random.sample(sorted(free), len(free))
+        return sorted(by_lot, key=lambda account: (self._turns[account], account not in pool))
 
     def _lacking(self, view: JobView) -> int:
         """How many more are to be brought everything: those who have it get time for a place."""

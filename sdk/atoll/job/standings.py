@@ -71,15 +71,15 @@ async def stands_of(client: Connection, view: JobView) -> dict[Address, StandSta
     return await _asked(view, ask)
 
 
-async def could_pay(client: Connection, view: JobView, account: Address, role: Role) -> bool:
-    """Whether an account has a job's bond, staked or not; False where the chain does not say."""
+async def could_pay(client: Connection, view: JobView, account: Address, role: Role) -> bool | None:
+    """Whether an account has a job's bond, staked or not; None where the chain does not say."""
     terms = view.require_terms()
     bond = terms.provider_bond if role is Role.PROVIDER else terms.verifier_bond
     try:
         stake = await client.chain.stake(account, role)
         return stake.active + await client.chain.token_balance(account) >= bond
     except ChainError:
-        return False
+        return None
 
 
 async def _asked(

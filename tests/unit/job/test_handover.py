@@ -94,16 +94,25 @@ class Member:
 
 @dataclass
 class Chain:
-    """Has a job that waits for members; `poor` could not pay its bond."""
+    """Has a job that waits for members; `poor` could not pay its bond.
+
+    Attributes:
+        is_silent: whether it says nothing of stakes; asked: how often it was asked.
+    """
 
     net: Network
     members: list[Member]
     spec_cid: bytes
     poor: set[Address] = field(default_factory=set)
     now: int = 0
+    is_silent: bool = False
+    asked: int = 0
     changes: dict[str, Any] = field(default_factory=dict)
 
     async def stake(self, account: Address, role: Role) -> Any:
+        self.asked += 1
+        if self.is_silent:
+            raise ChainError("it does not answer")
         return SimpleNamespace(active=0)
 
     async def token_balance(self, account: Address) -> int:
@@ -232,11 +241,37 @@ async def test_who_spends_its_bond_meanwhile_loses_its_turn(
         spender, honest = site.chain.members
         honest.joins = False
         handing = asyncio.create_task(site.hand_over())
+        site.chain.poor = {honest.account}
         while not any(spender.account in words for words in site.told):
-            site.chain.poor = {honest.account} - {spender.account}
-            await asyncio.sleep(0.01)
+            site.was_told.clear()
+            await site.was_told.wait()
         site.chain.poor, honest.joins = {spender.account}, True
         assert await handing == (honest.account,)
+
+
+async def test_a_chain_that_does_not_answer_takes_nobody_s_turn(tmp_path: Path) -> None:
+    async with site_of(tmp_path, {"takes": False}, slots=1) as site:
+        (member,) = site.chain.members
+        handing = asyncio.create_task(site.hand_over())
+        await site.was_told.wait()
+        site.chain.is_silent = True
+        asked = site.chain.asked
+        while site.chain.asked < asked + 3:  # noqa: ASYNC110 (it is polled)
+            await asyncio.sleep(0.01)
+        member.takes, site.chain.is_silent = True, False
+        assert await handing == (member.account,)
+    assert sum(words.startswith("brings") for words in site.told) == 1
+
+
+async def test_who_has_a_place_is_before_who_only_shows_a_bond(tmp_path: Path) -> None:
+    async with site_of(tmp_path, {}, {}, {}) as site:
+        *_, placed = site.chain.members
+        site.chain.net.enrol(placed.account, 0, site.chain.net.terms.verifier_bond)
+        view = await site.chain.view()
+        handing = handover.Handover(cast(Any, None), (), site.tell)
+        stands = {member.account: Stand.JOINS for member in site.chain.members[:2]}
+        firsts = {handing._wanting(view, stands)[0] for _ in range(50)}
+    assert firsts == {placed.account}
 
 
 async def test_who_answers_first_is_not_before_all_others(tmp_path: Path) -> None:
